@@ -14,7 +14,8 @@
 //! - Contents are in the store before the page of the file goes, and in the file before the slot
 //!   goes. A store that is full, or fails to take a page, leaves that frame here. One that fails
 //!   to give a page back leaves it away: who needs it is told `EIO`.
-//! - Pages of zeros take nothing of the store.
+//! - Pages of zeros take nothing of the store, nor of the limit: most were never touched. How many
+//!   frames are away is bounded all the same ([`TABLE_MAX`]).
 //! - A frame that is freed takes its slot along.
 //!
 //! The table's lock is a leaf, and so are a store's.
@@ -34,6 +35,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const PAGE: usize = PAGE_SIZE as usize;
 /// Pages that go or come at once.
 const BATCH: usize = 16;
+
+/// So many times the limit may be away with the pages of zeros: the table takes four bytes for each.
+const TABLE_MAX: u64 = 16;
 
 /// What a store gave for a page.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -158,9 +162,11 @@ pub(crate) struct Swap {
     table: Mutex<Table>,
     /// Somebody has brought in what was coming.
     came: Condvar,
-    /// Frames that may be away, and how many are.
+    /// Frames that may be stored, and how many are.
     limit: AtomicU64,
-    away: AtomicU64,
+    stored: AtomicU64,
+    /// Frames that are not here: those, and those of zeros.
+    absent: AtomicU64,
     /// Pages that went, and that came, ever.
     out: AtomicU64,
     back: AtomicU64,
@@ -169,7 +175,7 @@ pub(crate) struct Swap {
 /// What [`Clas::swap_stats`] tells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SwapStats {
-    /// Bytes of frames that are away, and that may be.
+    /// Bytes of frames that are stored, and that may be (pages of zeros are not).
     pub used: u64,
     pub limit: u64,
     /// Bytes of memory that the store takes.
@@ -186,7 +192,8 @@ impl Swap {
             table: Mutex::default(),
             came: Condvar::new(),
             limit: AtomicU64::new(limit / PAGE_SIZE),
-            away: AtomicU64::new(0),
+            stored: AtomicU64::new(0),
+            absent: AtomicU64::new(0),
             out: AtomicU64::new(0),
             back: AtomicU64::new(0),
         }
@@ -195,18 +202,22 @@ impl Swap {
     /// Takes room for up to `n` frames; how many.
     fn reserve(&self, n: u64) -> u64 {
         let limit = self.limit.load(Ordering::Relaxed);
+        if self.absent.load(Ordering::Relaxed) / TABLE_MAX >= limit {
+            return 0;
+        }
         let mut got = 0;
+        let more = |stored: u64| {
+            got = n.min(limit.saturating_sub(stored));
+            (got > 0).then_some(stored + got)
+        };
         let _ = self
-            .away
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |away| {
-                got = n.min(limit.saturating_sub(away));
-                (got > 0).then_some(away + got)
-            });
+            .stored
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
         got
     }
 
     fn release(&self, n: u64) {
-        self.away.fetch_sub(n, Ordering::Relaxed);
+        self.stored.fetch_sub(n, Ordering::Relaxed);
     }
 
     /// Stores what can be stored of these pages, from the first on.
@@ -248,16 +259,17 @@ impl Swap {
 
     /// Frames `[start, end)` are freed; how many of them were away.
     pub(crate) fn forget(&self, start: u64, end: u64) -> u64 {
-        if self.away.load(Ordering::Relaxed) == 0 {
+        if self.absent.load(Ordering::Relaxed) == 0 {
             return 0;
         }
         let gone = self.table.lock().take(start, end);
         for state in &gone {
             if let State::Away(slot) = state {
                 self.store.free(*slot);
+                self.release(1);
             }
         }
-        self.release(gone.len() as u64);
+        self.absent.fetch_sub(gone.len() as u64, Ordering::Relaxed);
         gone.len() as u64
     }
 }
@@ -273,7 +285,8 @@ impl Clas {
     /// Whether frames can be sent out.
     #[must_use]
     pub fn can_swap(&self) -> bool {
-        let has_room = |s: &Swap| s.away.load(Ordering::Relaxed) < s.limit.load(Ordering::Relaxed);
+        let has_room =
+            |s: &Swap| s.stored.load(Ordering::Relaxed) < s.limit.load(Ordering::Relaxed);
         self.swap.get().is_some_and(has_room)
     }
 
@@ -297,7 +310,7 @@ impl Clas {
         };
         let of = |n: &AtomicU64| n.load(Ordering::Relaxed);
         SwapStats {
-            used: of(&s.away) * PAGE_SIZE,
+            used: of(&s.stored) * PAGE_SIZE,
             limit: of(&s.limit) * PAGE_SIZE,
             memory: s.store.memory(),
             pages_out: of(&s.out),
@@ -318,8 +331,8 @@ impl Clas {
             let want = (pages - done).min(BATCH as u64);
             let n = swap.reserve(want);
             let from = at.add(done * PAGE_SIZE);
-            let went = self.send_batch(swap, from, &mut buf[..n as usize * PAGE]);
-            swap.release(n - went);
+            let (went, stored) = self.send_batch(swap, from, &mut buf[..n as usize * PAGE]);
+            swap.release(n - stored);
             done += went;
             if went < want {
                 break;
@@ -329,27 +342,30 @@ impl Clas {
         done
     }
 
-    fn send_batch(&self, swap: &Swap, at: Cla, buf: &mut [u8]) -> u64 {
+    /// How many of the frames that `buf` has room for went, and how many of them are stored.
+    fn send_batch(&self, swap: &Swap, at: Cla, buf: &mut [u8]) -> (u64, u64) {
         let pages = match self.read_frames(at, buf) {
             Ok(()) => swap.store(buf),
-            Err(_) => return 0,
+            Err(_) => return (0, 0),
         };
         let n = pages.len() as u64;
+        let stored = pages.iter().filter(|p| **p != State::Zeros).count() as u64;
         if n == 0 || hostcall::mem::punch_hole(self.file.raw(), at.0, n * PAGE_SIZE).is_err() {
             for p in pages {
                 if let State::Away(slot) = p {
                     swap.store.free(slot);
                 }
             }
-            return 0;
+            return (0, 0);
         }
+        swap.absent.fetch_add(n, Ordering::Relaxed);
         let mut t = swap.table.lock();
         for (page, state) in (at.page()..).zip(pages) {
             t.set(page, state);
         }
         drop(t);
         self.room_came(n);
-        n
+        (n, stored)
     }
 
     fn read_frames(&self, at: Cla, buf: &mut [u8]) -> Result<()> {
@@ -410,9 +426,10 @@ impl Clas {
         for ((_, was), (_, is)) in claimed.iter().zip(&states) {
             if let (State::Away(slot), State::Here) = (was, is) {
                 swap.store.free(*slot);
+                swap.release(1);
             }
         }
-        swap.release(n - lost);
+        swap.absent.fetch_sub(n - lost, Ordering::Relaxed);
         swap.back.fetch_add(n - lost, Ordering::Relaxed);
         if lost > 0 {
             self.room_came(lost);

@@ -8,7 +8,8 @@ fn filled(pages: u64, limit: u64, swap: u64) -> (Arc<Clas>, Cla) {
     c.swap_in_memory(swap * P).unwrap();
     let at = c.allocate(pages, None).unwrap();
     for i in 0..pages {
-        c.slice(at.add(i * P), PAGE).copy_from(&vec![i as u8; PAGE]);
+        c.slice(at.add(i * P), PAGE)
+            .copy_from(&vec![i as u8 + 1; PAGE]);
     }
     (c, at)
 }
@@ -26,13 +27,12 @@ fn what_goes_out_makes_room_and_comes_back() {
     assert_eq!(c.send_out(at, 30), 30);
     assert_eq!(c.stats().resident, 10 * P);
     assert_eq!(c.swap_stats().used, 30 * P);
-    // Page 0 is of zeros.
     let other = c.allocate(30, None).unwrap();
     assert_eq!(c.bring_in(at, 1), Err(ENOMEM));
     c.decref(other, 30);
     for i in 0..40 {
         c.bring_in(at.add(i * P), 1).unwrap();
-        assert_eq!(first_byte(&c, at, i), i as u8);
+        assert_eq!(first_byte(&c, at, i), i as u8 + 1);
     }
     assert_eq!(c.swap_stats().used, 0);
     assert_eq!(c.allocate(1, None), Err(ENOMEM));
@@ -46,7 +46,7 @@ fn a_full_swap_takes_what_it_can() {
     assert_eq!(c.send_out(at, 40), 20);
     assert!(!c.can_swap() && c.has_swap());
     assert_eq!(c.send_out(at.add(20 * P), 20), 0);
-    assert_eq!(first_byte(&c, at, 25), 25);
+    assert_eq!(first_byte(&c, at, 25), 26);
     // Freed frames take their slots along.
     c.decref(at, 40);
     assert_eq!(c.swap_stats().used, 0);
@@ -67,7 +67,7 @@ fn who_comes_second_waits_and_finds_it() {
                 s.spawn(move || {
                     for i in (0..64).map(|i| (i + t * 7) % 61) {
                         c.bring_in(at.add(i * P), 4).unwrap();
-                        assert_eq!(first_byte(c, at, i + 3), i as u8 + 3);
+                        assert_eq!(first_byte(c, at, i + 3), i as u8 + 4);
                     }
                 });
             }
@@ -75,4 +75,23 @@ fn who_comes_second_waits_and_finds_it() {
         assert_eq!(c.swap_stats().used, 0);
     }
     c.decref(at, 64);
+}
+
+#[test]
+fn what_nobody_touched_takes_no_swap() {
+    let c = Clas::with_limit(200 * P).unwrap();
+    c.swap_in_memory(10 * P).unwrap();
+    let at = c.allocate(200, None).unwrap();
+    c.slice(at, 1).copy_from(&[1]);
+    // A page, and zeros as far as the table may grow.
+    let went = (0..20)
+        .map(|i| c.send_out(at.add(i * 10 * P), 10))
+        .sum::<u64>();
+    assert!((160..=180).contains(&went), "{went}");
+    assert_eq!(c.swap_stats().used, P);
+    c.bring_in(at, 10).unwrap();
+    assert_eq!((first_byte(&c, at, 0), first_byte(&c, at, 1)), (1, 0));
+    assert_eq!(c.swap_stats().used, 0);
+    c.decref(at, 200);
+    assert_eq!((c.stats().swapped, c.stats().allocated), (0, 0));
 }

@@ -95,7 +95,7 @@ impl Cgroup {
         match name {
             "memory.current" => format!("{}\n", used()),
             "memory.swap.current" => {
-                format!("{}\n", reader.group.container.clas.stats().swapped)
+                format!("{}\n", reader.group.container.clas.swap_stats().used)
             }
             "memory.stat" => {
                 let swap = reader.group.container.clas.swap_stats();
