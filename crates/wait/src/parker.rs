@@ -385,7 +385,9 @@ mod tests {
     #[test]
     fn long_sleeps_are_not_spun_for() {
         let (s, p) = task(64);
-        for _ in 0..5 {
+        // Some turns are enough, where no other process wants the CPU.
+        let most = Instant::now() + Duration::from_secs(20);
+        while p.budget.left() > 0 && Instant::now() < most {
             assert!(!p.park(Some(Instant::now() + Duration::from_millis(2))));
         }
         assert!(p.budget.left() <= 0);
