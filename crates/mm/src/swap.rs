@@ -159,8 +159,19 @@ impl Mm {
 }
 
 impl State {
-    /// See [`Mm::send_out`].
+    /// See [`Mm::send_out`]. Only where all was looked at it may be nothing.
     pub(crate) fn send_out(&mut self, bytes: u64) -> u64 {
+        let looks = self.pmas.charged().all() / bytes.saturating_mul(LOOK).max(PAGE) + 2;
+        for _ in 0..looks {
+            let done = self.send_next(bytes);
+            if done > 0 || self.host.is_gone() || !self.clas.can_swap() {
+                return done;
+            }
+        }
+        0
+    }
+
+    fn send_next(&mut self, bytes: u64) -> u64 {
         if self.host.is_gone() || !self.clas.can_swap() {
             return 0;
         }

@@ -33,6 +33,8 @@ const ENOUGH: u64 = 32 * PAGE_SIZE;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long address spaces may be too busy to be asked for what they have not touched.
 const BUSY_MAX: Duration = Duration::from_millis(200);
+/// So many times little can be sent out before that is believed.
+const STUCK: u32 = 100;
 /// How long nobody was on the way out before somebody is ended: the last steps of one are not seen.
 const SETTLED: Duration = Duration::from_millis(10);
 /// The pause between two rounds.
@@ -71,15 +73,17 @@ struct Going {
     seen: Option<Instant>,
     /// Since when nothing was found that could be given back, and not all could be asked.
     busy_since: Option<Instant>,
-    /// Since when nothing was sent out though there is swap.
-    stuck_since: Option<Instant>,
+    /// Since when, and how often, little was sent out though there is swap.
+    stuck_since: Option<(Instant, u32)>,
 }
 
 impl Going {
-    /// Nothing could be sent out this time: whether that is so for long.
+    /// Little could be sent out this time: whether that is so for long, and again and again (this
+    /// thread may have had no CPU).
     fn is_stuck(&mut self) -> bool {
-        let since = *self.stuck_since.get_or_insert_with(Instant::now);
-        since.elapsed() > BUSY_MAX
+        let (since, times) = self.stuck_since.get_or_insert_with(|| (Instant::now(), 0));
+        *times += 1;
+        since.elapsed() > BUSY_MAX && *times > STUCK
     }
 
     /// `some_go`: whether there are some now.
@@ -99,14 +103,6 @@ impl Going {
         }
         wait
     }
-}
-
-/// What was freed at once.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-struct Freed {
-    bytes: u64,
-    /// Somebody may free some soon.
-    more_later: bool,
 }
 
 /// A process that has memory.
@@ -166,14 +162,14 @@ impl Kernel {
             let wanted = c.clas.wants_out();
             let freed = self.send_out(c, wanted);
             // (A few pages that come back at once are no progress.)
-            if freed.bytes >= ENOUGH {
+            if freed >= ENOUGH {
                 going.stuck_since = None;
                 continue;
             }
             if !c.clas.is_awaited() {
                 going.since = None;
                 going.stuck_since = None;
-            } else if freed == Freed::default() || going.is_stuck() {
+            } else if wanted == 0 || going.is_stuck() {
                 self.round(c, &mut going);
             }
             let mut worker = c.shortage.worker.lock();
@@ -185,8 +181,8 @@ impl Kernel {
 
     /// Has so much sent out. Each process gives its share; where that is too little, what nobody
     /// touched is given back as well.
-    fn send_out(&self, c: &Arc<Container>, bytes: u64) -> Freed {
-        let mut freed = Freed::default();
+    fn send_out(&self, c: &Arc<Container>, bytes: u64) -> u64 {
+        let mut freed = 0;
         if bytes == 0 {
             return freed;
         }
@@ -205,14 +201,12 @@ impl Kernel {
             let part = (u128::from(bytes) * u128::from(has) / u128::from(all)) as u64;
             let part = part.max(ENOUGH);
             asked += part;
-            match h.mm.send_out(part) {
-                Sent::Bytes(n) => freed.bytes += n,
-                Sent::Later => freed.more_later = true,
-                Sent::Nothing => {}
+            if let Sent::Bytes(n) = h.mm.send_out(part) {
+                freed += n;
             }
         }
-        if freed.bytes < bytes / 2 {
-            freed.bytes += holders.iter().filter_map(|h| h.mm.trim()).sum::<u64>();
+        if freed < bytes / 2 {
+            freed += holders.iter().filter_map(|h| h.mm.trim()).sum::<u64>();
         }
         freed
     }
