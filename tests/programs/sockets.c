@@ -943,10 +943,160 @@ static void servers(void)
 	T(WEXITSTATUS(st));
 }
 
+#ifndef IP_LOCAL_PORT_RANGE
+#define IP_LOCAL_PORT_RANGE 51
+#endif
+
+/* A socket that gets one of four ports where it asks for none. */
+static int of_four(int first)
+{
+	int s = socket(AF_INET, SOCK_STREAM, 0);
+	if (set(s, IPPROTO_IP, IP_LOCAL_PORT_RANGE, (first + 3) << 16 | first))
+		return -1;
+	return s;
+}
+
+static int port_of(int s)
+{
+	struct sockaddr_in a = { 0 };
+	socklen_t l = sizeof a;
+	getsockname(s, (void *)&a, &l);
+	return ntohs(a.sin_port);
+}
+
+/* How many of five connections to a listener begin from four ports, from which on; each has a port of its own. */
+static int five(int *s, int first, struct sockaddr_in *to)
+{
+	int n = 0, seen = 0;
+	for (int i = 0; i < 5; i++) {
+		s[i] = of_four(first);
+		if (connect(s[i], (void *)to, sizeof *to)) {
+			Y(errno == EADDRNOTAVAIL);
+			continue;
+		}
+		n++;
+		seen |= 1 << (port_of(s[i]) - first);
+	}
+	say("ports", "%x", seen);
+	return n;
+}
+
+static void ports(void)
+{
+	struct sockaddr_in a, b, at = inet_addr_of(0);
+	int la = listener(&a, 50), lb = listener(&b, 50), first = 33000 + getpid() % 1600 * 16, s[5], t[5], on = 1;
+	T(five(s, first, &a));
+	T(five(t, first, &b));
+	/* What is over makes room, when both have closed and no longer wait: a reset does not wait. */
+	struct linger none = { 1, 0 };
+	setsockopt(s[2], SOL_SOCKET, SO_LINGER, &none, sizeof none);
+	int gone = port_of(s[2]);
+	close(s[2]);
+	s[2] = of_four(first);
+	T(connect(s[2], (void *)&a, sizeof a));
+	Y(port_of(s[2]) == gone);
+	/* Nobody binds what a connection has, but at another address; or both share it. */
+	int x = socket(AF_INET, SOCK_STREAM, 0), y = of_four(first), z = of_four(first);
+	at.sin_port = htons(gone);
+	T(bind(x, (void *)&at, sizeof at));
+	at.sin_port = 0;
+	T(bind(y, (void *)&at, sizeof at));
+	at.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
+	T(bind(z, (void *)&at, sizeof at));
+	Y(port_of(z) >= first && port_of(z) <= first + 3);
+	set(s[2], SOL_SOCKET, SO_REUSEADDR, 1);
+	set(x, SOL_SOCKET, SO_REUSEADDR, 1);
+	at = inet_addr_of(0);
+	at.sin_port = htons(gone);
+	T(bind(x, (void *)&at, sizeof at));
+	T(connect(x, (void *)&a, sizeof a));
+	T(connect(x, (void *)&b, sizeof b));
+	/* No connection is given what somebody bound. */
+	first += 4;
+	x = socket(AF_INET, SOCK_STREAM, 0);
+	at.sin_port = htons(first + 1);
+	T(bind(x, (void *)&at, sizeof at));
+	T(five(s, first, &a));
+	/* A port for two. */
+	y = socket(AF_INET, SOCK_STREAM, 0), z = socket(AF_INET, SOCK_STREAM, 0);
+	at.sin_port = htons(first + 5);
+	set(y, SOL_SOCKET, SO_REUSEADDR, 1);
+	set(z, SOL_SOCKET, SO_REUSEADDR, 1);
+	T(bind(y, (void *)&at, sizeof at));
+	T(bind(z, (void *)&at, sizeof at));
+	T(connect(y, (void *)&a, sizeof a));
+	T(connect(z, (void *)&a, sizeof a));
+	T(connect(z, (void *)&b, sizeof b));
+	(void)la, (void)lb, (void)on;
+}
+
+static void ports_later(void)
+{
+	struct sockaddr_in a, to = inet_addr_of(0), any = { .sin_family = AF_INET }, got;
+	socklen_t l = sizeof got;
+	int l4 = listener(&a, 5), first = 33000 + getpid() % 1600 * 16, x = of_four(first), on = 1;
+	T(option(x, IPPROTO_IP, IP_LOCAL_PORT_RANGE) == ((first + 3) << 16 | first));
+	T(set(x, IPPROTO_IP, IP_LOCAL_PORT_RANGE, 5 << 16 | 6));
+	T(set(x, IPPROTO_IP, IP_LOCAL_PORT_RANGE, 6));
+	T(set(x, IPPROTO_IP, IP_LOCAL_PORT_RANGE, 6 << 16));
+	x = of_four(first);
+	T(set(x, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1));
+	T(bind(x, (void *)&to, sizeof to));
+	T(port_of(x));
+	T(bind(x, (void *)&to, sizeof to));
+	T(connect(x, (void *)&a, sizeof a));
+	Y(port_of(x) >= first && port_of(x) <= first + 3);
+	T(bind(x, (void *)&to, sizeof to));
+	x = of_four(first);
+	T(set(x, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1));
+	T(bind(x, (void *)&to, sizeof to));
+	T(listen(x, 1));
+	Y(port_of(x) >= first && port_of(x) <= first + 3);
+	getsockname(x, (void *)&got, &l);
+	Y(got.sin_addr.s_addr == htonl(INADDR_LOOPBACK));
+	/* A connection that is refused gives up what it was not told to bind. */
+	struct sockaddr_in closed;
+	int c = listener(&closed, 1);
+	close(c);
+	x = of_four(first);
+	T(connect(x, (void *)&closed, sizeof closed));
+	getsockname(x, (void *)&got, &l);
+	Y(got.sin_addr.s_addr == 0);
+	T(bind(x, (void *)&to, sizeof to));
+	T(connect(x, (void *)&closed, sizeof closed));
+	getsockname(x, (void *)&got, &l);
+	Y(got.sin_addr.s_addr == htonl(INADDR_LOOPBACK));
+	T(bind(x, (void *)&to, sizeof to));
+	T(connect(x, (void *)&a, sizeof a));
+	x = socket(AF_INET, SOCK_STREAM, 0);
+	to.sin_port = htons(first + 9);
+	T(bind(x, (void *)&to, sizeof to));
+	T(connect(x, (void *)&closed, sizeof closed));
+	T(port_of(x) == first + 9);
+	T(bind(x, (void *)&to, sizeof to));
+	T(connect(x, (void *)&a, sizeof a));
+	sa_family_t nobody = AF_UNSPEC;
+	T(connect(x, (void *)&nobody, sizeof nobody));
+	T(port_of(x) == first + 9);
+	getsockname(x, (void *)&got, &l);
+	Y(got.sin_addr.s_addr == htonl(INADDR_LOOPBACK));
+	x = socket(AF_INET, SOCK_STREAM, 0);
+	T(connect(x, (void *)&a, sizeof a));
+	T(connect(x, (void *)&nobody, sizeof nobody));
+	getsockname(x, (void *)&got, &l);
+	Y(got.sin_addr.s_addr == 0);
+	T(bind(x, (void *)&any, sizeof any));
+	T(listen(x, 1));
+	T(shutdown(x, SHUT_RD));
+	T(bind(x, (void *)&any, sizeof any));
+	(void)l4, (void)on;
+}
+
 static const struct check all[] = {
 	CHECK(creation), CHECK(stream_pair), CHECK(message_pairs), CHECK(named), CHECK(abstract_names),
 	CHECK(datagrams), CHECK(rights), CHECK(credentials), CHECK(tcp), CHECK(tcp_reset), CHECK(nonblocking),
 	CHECK(timeouts), CHECK(waiting_for_all), CHECK(udp), CHECK(options), CHECK(many_messages),
 	CHECK(interrupted), CHECK(ipv6), CHECK(interfaces), CHECK(servers),
+	CHECK(ports), CHECK(ports_later),
 };
 MAIN(all)

@@ -1,8 +1,9 @@
 //! What sockets there are in a namespace, for `ss` and `/proc/net`.
 
 use crate::addr::{Endpoint, any_ip};
+use crate::bindings::Binding;
 use crate::inet::TCP_CONGESTION;
-use crate::ns::{Binding, NetNamespace};
+use crate::ns::NetNamespace;
 use crate::options::Common;
 use crate::stack::now;
 use crate::sys::{AF_INET, AF_INET6};

@@ -1,7 +1,8 @@
 //! Options of the IP, IPv6, TCP and UDP levels (`ip(7)`, `ipv6(7)`, `tcp(7)`, `udp(7)`): mostly
 //! numbers that are kept and told, since no packet is ever made.
 
-use crate::ns::Families;
+use crate::bindings::{Families, PortRange};
+use crate::ns::NetNamespace;
 use crate::options::int_of;
 use crate::sys::{SOL_IP, SOL_IPV6, SOL_TCP, SOL_UDP};
 use abi::Result;
@@ -30,6 +31,7 @@ pub const IP_RECVTTL: i32 = 12;
 pub const IP_RECVTOS: i32 = 13;
 pub const IP_MTU: i32 = 14;
 pub const IP_FREEBIND: i32 = 15;
+pub const IP_BIND_ADDRESS_NO_PORT: i32 = 24;
 pub const IP_MULTICAST_IF: i32 = 32;
 pub const IP_MULTICAST_TTL: i32 = 33;
 pub const IP_MULTICAST_LOOP: i32 = 34;
@@ -37,6 +39,7 @@ pub const IP_ADD_MEMBERSHIP: i32 = 35;
 pub const IP_DROP_MEMBERSHIP: i32 = 36;
 pub const IP_MULTICAST_ALL: i32 = 49;
 pub const IP_UNICAST_IF: i32 = 50;
+pub const IP_LOCAL_PORT_RANGE: i32 = 51;
 /// At both levels.
 pub const MCAST_JOIN_GROUP: i32 = 42;
 pub const MCAST_LEAVE_GROUP: i32 = 45;
@@ -83,14 +86,14 @@ const TABLE: &[(i32, i32, Kind, i32)] = &[
     (SOL_IP, 19, Admin(0, 1), 0),
     (SOL_IP, 20, Bool, 0),
     (SOL_IP, 21, Int(0, 255), 0),
-    (SOL_IP, 24, Bool, 0),
+    (SOL_IP, IP_BIND_ADDRESS_NO_PORT, Bool, 0),
     (SOL_IP, 25, Bool, 0),
     (SOL_IP, 26, Bool, 0),
     (SOL_IP, IP_MULTICAST_TTL, Int(-1, 255), 1),
     (SOL_IP, IP_MULTICAST_LOOP, Bool, 1),
     (SOL_IP, IP_MULTICAST_ALL, Int(0, 1), 1),
     (SOL_IP, IP_UNICAST_IF, ANY, 0),
-    (SOL_IP, 51, ANY, 0),
+    (SOL_IP, IP_LOCAL_PORT_RANGE, ANY, 0),
     (SOL_IPV6, IPV6_2292PKTINFO, Bool, 0),
     (SOL_IPV6, IPV6_2292HOPLIMIT, Bool, 0),
     (SOL_IPV6, 11, ANY, 0),
@@ -192,6 +195,11 @@ impl InetOptions {
     pub fn on(&self, level: i32, name: i32) -> bool {
         self.value(level, name) != 0
     }
+    /// Among which ports one is chosen.
+    pub fn local_ports(&self, ns: &NetNamespace) -> PortRange {
+        let asked = self.value(SOL_IP, IP_LOCAL_PORT_RANGE) as u32;
+        ns.local_ports().narrowed(asked)
+    }
     /// What a bind takes.
     pub fn families(&self) -> Families {
         if self.on(SOL_IPV6, IPV6_V6ONLY) {
@@ -232,6 +240,12 @@ impl InetOptions {
                 }
                 if (level, name, int) == (SOL_IP, IP_TTL, 0) {
                     return Err(EINVAL);
+                }
+                if (level, name) == (SOL_IP, IP_LOCAL_PORT_RANGE) {
+                    let (low, high) = (int & 0xffff, int as u32 >> 16);
+                    if high != 0 && low as u32 > high {
+                        return Err(EINVAL);
+                    }
                 }
                 if int == -1 && a == -1 { default } else { int }
             }

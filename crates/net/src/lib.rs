@@ -36,7 +36,8 @@
 //! msgqueue, stream                 receive queues and rings
 //! inflight                         files on their way
 //! inet, options                    options of a family's sockets, and of all
-//! ns                               namespaces, ports, names
+//! ns                               namespaces, names
+//! bindings                         who has which port, and the connections from it
 //! addr, control, interface, route  addresses; ancillary data; interfaces; routes
 //! ```
 //!
@@ -55,6 +56,7 @@
 #![forbid(unsafe_code)]
 
 mod addr;
+mod bindings;
 mod census;
 pub mod control;
 mod datagrams;
@@ -93,6 +95,7 @@ pub mod user;
 mod work;
 
 pub use addr::{Endpoint, unix_path};
+pub use bindings::PortRange;
 pub use control::{Control, Ucred};
 pub use devices::TunFile;
 pub use family::{socket, socketpair};

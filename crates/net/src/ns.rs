@@ -1,39 +1,34 @@
 //! A network namespace: the ports, the abstract names and the addresses of one sandbox or
 //! container.
 
-use crate::addr::{Endpoint, any_ip};
+use crate::addr::Endpoint;
+use crate::bindings::{PortRange, PortTable};
 use crate::datagrams::DeviceGroups;
 use crate::devices::{Bell, Device, Kind, Table, Wanted};
 use crate::host::HostNetwork;
 use crate::inflight::InFlightRegistry;
 use crate::interface::{Interface, LO_INDEX};
 use crate::netlink::Listeners;
-use crate::options::{Common, SO_REUSEADDR, SO_REUSEPORT};
 use crate::packet::{self, Taps};
 use crate::raw::RawSockets;
 use crate::stack::Stack;
 use crate::stack::names::Names;
-use crate::sys::{AF_INET, AF_INET6};
 use crate::tcp::Listener;
 use crate::udp::UdpRx;
 use crate::unix::UnixSock;
 use crate::user::UserNetwork;
 use crate::work::Worker;
 use abi::Result;
-use abi::errno::{EADDRINUSE, EADDRNOTAVAIL, EBUSY, ENODEV, EOPNOTSUPP};
+use abi::errno::{EBUSY, EINVAL, ENODEV, EOPNOTSUPP};
 use clas::Clas;
 use netstack::ip::FrameMeta;
 
 use parking_lot::{Mutex, RwLock};
-use siphasher::sip::SipHasher13;
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use vfs::userns::UserNs;
-
-/// `net.ipv4.ip_local_port_range`.
-pub const EPHEMERAL: std::ops::RangeInclusive<u16> = 32768..=60999;
 
 /// The loopback interface's addresses, with the lengths of their prefixes.
 pub(crate) const LOOPBACKS: [(IpAddr, u8); 2] = [
@@ -78,6 +73,8 @@ pub struct NetNamespace {
     local: RwLock<Vec<IpAddr>>,
     /// `net.ipv4.ip_unprivileged_port_start`.
     pub unprivileged_port_start: AtomicU16,
+    /// Among which ports the next socket gets one that asks for none.
+    local_ports: RwLock<PortRange>,
     /// Settings that mean nothing here, kept for who reads them back, by name.
     pub kept: Mutex<BTreeMap<&'static str, Vec<i64>>>,
     /// `net.core.somaxconn`.
@@ -108,15 +105,6 @@ impl Default for Shared {
             memory: Arc::default(),
         }
     }
-}
-
-/// What a bound IPv6 address takes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Families {
-    /// The IPv4 address beside it, too.
-    Both,
-    /// `IPV6_V6ONLY`.
-    V6Only,
 }
 
 /// What leads to somebody outside.
@@ -210,6 +198,7 @@ impl NetNamespace {
             addressed: AtomicBool::new(up),
             user,
             unprivileged_port_start: AtomicU16::new(1024),
+            local_ports: RwLock::default(),
             kept: Mutex::new(kept),
             somaxconn: AtomicU32::new(4096),
             max_dgram_qlen: AtomicU32::new(10),
@@ -366,6 +355,23 @@ impl NetNamespace {
     pub(crate) fn loopback_source(&self, to: IpAddr) -> IpAddr {
         LOOPBACKS[usize::from(to.is_ipv6())].0
     }
+    /// A setting that was written, where it is one number.
+    pub(crate) fn kept_number(&self, name: &str) -> Option<i64> {
+        self.kept.lock().get(name)?.first().copied()
+    }
+    /// `net.ipv4.ip_local_port_range`.
+    pub fn local_ports(&self) -> PortRange {
+        *self.local_ports.read()
+    }
+    /// `EINVAL` for a range with ports that only the privileged may have (`ipv4_local_port_range`).
+    pub fn set_local_ports(&self, low: u16, high: u16) -> Result<()> {
+        let range = PortRange::new(low, high)?;
+        if low < self.unprivileged_port_start.load(Ordering::Relaxed) {
+            return Err(EINVAL);
+        }
+        *self.local_ports.write() = range;
+        Ok(())
+    }
     pub(crate) fn next_ino(&self) -> u64 {
         self.next_ino.fetch_add(1, Ordering::Relaxed)
     }
@@ -466,338 +472,5 @@ impl Drop for NetNamespace {
         if let Some(s) = self.stack.get() {
             s.close();
         }
-    }
-}
-
-/// A socket's hold on a local address and port.
-pub struct Binding<T> {
-    id: u64,
-    pub ip: IpAddr,
-    pub port: u16,
-    /// Of an IPv6 wildcard: does not take IPv4.
-    families: Families,
-    pub common: Arc<Common>,
-    pub uid: u32,
-    /// The other end of a connection. Leaf lock.
-    pub remote: Mutex<Option<Endpoint>>,
-    /// Who takes what comes: a listener, or a UDP receive queue. Protected by the table's lock.
-    target: Mutex<Option<Arc<T>>>,
-}
-
-impl<T> Binding<T> {
-    pub fn target(&self) -> Option<Arc<T>> {
-        self.target.lock().clone()
-    }
-    pub fn is_v6_only(&self) -> bool {
-        self.families == Families::V6Only
-    }
-    fn families(&self) -> u8 {
-        match self.ip {
-            IpAddr::V4(_) => 1,
-            IpAddr::V6(a) if a.is_unspecified() && self.families == Families::Both => 3,
-            IpAddr::V6(_) => 2,
-        }
-    }
-    fn overlaps(&self, o: &Binding<T>) -> bool {
-        self.families() & o.families() != 0
-            && (self.ip.is_unspecified() || o.ip.is_unspecified() || self.ip == o.ip)
-    }
-    /// How well it fits a destination: `None` not at all.
-    fn score(&self, dest: IpAddr) -> Option<u32> {
-        if self.ip == dest {
-            return Some(4);
-        }
-        let family = if dest.is_ipv4() { 1 } else { 2 };
-        if !self.ip.is_unspecified() || self.families() & family == 0 {
-            return None;
-        }
-        // A wildcard of the destination's own family goes before a dual one.
-        Some(if self.ip.is_ipv4() == dest.is_ipv4() {
-            2
-        } else {
-            1
-        })
-    }
-}
-
-/// The bindings of one port.
-struct Port<T> {
-    all: HashMap<u64, Arc<Binding<T>>>,
-    /// Those with a target, by their address: connections to a busy listener do not slow down the
-    /// search for it, nor do those at other addresses. At most [`GROUP_MOST`] are at one.
-    targets: HashMap<IpAddr, Vec<Arc<Binding<T>>>>,
-}
-
-/// How many sockets may share one address and port (`SO_REUSEPORT`): each is looked at for what comes
-/// there, by a thread that serves all users.
-const GROUP_MOST: usize = 512;
-
-impl<T> Default for Port<T> {
-    fn default() -> Port<T> {
-        Port {
-            all: HashMap::new(),
-            targets: HashMap::new(),
-        }
-    }
-}
-
-impl<T> Port<T> {
-    /// From now on it takes what comes; `EADDRINUSE` where too many do.
-    fn add_target(&mut self, b: &Arc<Binding<T>>) -> Result<()> {
-        let group = self.targets.entry(b.ip).or_default();
-        if group.len() >= GROUP_MOST {
-            return Err(EADDRINUSE);
-        }
-        group.push(b.clone());
-        Ok(())
-    }
-
-    fn remove_target(&mut self, b: &Binding<T>) {
-        if let Some(group) = self.targets.get_mut(&b.ip) {
-            group.retain(|x| x.id != b.id);
-            if group.is_empty() {
-                self.targets.remove(&b.ip);
-            }
-        }
-    }
-
-    /// Those that may take what is sent to an address: at it, and at the wildcards.
-    fn targets_at(&self, ip: IpAddr) -> impl Iterator<Item = &Arc<Binding<T>>> {
-        let any = [any_ip(AF_INET), any_ip(AF_INET6)];
-        let wild = any.into_iter().filter(move |a| *a != ip);
-        let places = std::iter::once(ip).chain(wild);
-        places.filter_map(|a| self.targets.get(&a)).flatten()
-    }
-}
-
-/// All bindings of one protocol.
-pub struct PortTable<T> {
-    ports: Mutex<HashMap<u16, Port<T>>>,
-    next_id: AtomicU64,
-    /// Where the search for a free port begins: a keyed hash of how many there were, which nobody
-    /// outside foresees (RFC 6056).
-    key: [u8; 16],
-    next: AtomicU32,
-    turn: AtomicU32,
-}
-
-/// Whether two bindings may share a port.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Rule {
-    /// SO_REUSEADDR shares unless one of them listens.
-    Tcp,
-    /// SO_REUSEADDR shares.
-    Udp,
-}
-
-impl<T> PortTable<T> {
-    fn new() -> PortTable<T> {
-        let mut key = [0; 16];
-        hostcall::time::random(&mut key);
-        PortTable {
-            ports: Mutex::new(HashMap::new()),
-            next_id: AtomicU64::new(0),
-            key,
-            next: AtomicU32::new(0),
-            turn: AtomicU32::new(0),
-        }
-    }
-
-    fn conflict(port: &Port<T>, new: &Binding<T>, rule: Rule, listening: bool) -> bool {
-        port.all.values().any(|b| {
-            if std::ptr::eq(&**b, new) || !b.overlaps(new) {
-                return false;
-            }
-            let both = |o| b.common.flag(o) && new.common.flag(o);
-            let b_listens = b.target.lock().is_some();
-            let share_addr = match rule {
-                Rule::Tcp => both(SO_REUSEADDR) && !b_listens,
-                Rule::Udp => both(SO_REUSEADDR),
-            };
-            let share_port = both(SO_REUSEPORT) && b.uid == new.uid;
-            if listening {
-                // Only another listener is in the way now.
-                return b_listens && !share_port;
-            }
-            !share_addr && !share_port
-        })
-    }
-
-    /// Takes an address; port 0 takes a free one.
-    pub fn bind(
-        &self,
-        at: Endpoint,
-        families: Families,
-        common: &Arc<Common>,
-        uid: u32,
-        rule: Rule,
-        target: Option<Arc<T>>,
-    ) -> Result<Arc<Binding<T>>> {
-        let mut ports = self.ports.lock();
-        let make = |port| Binding {
-            id: self.next_id.fetch_add(1, Ordering::Relaxed),
-            ip: at.ip,
-            port,
-            families,
-            common: common.clone(),
-            uid,
-            remote: Mutex::new(None),
-            target: Mutex::new(None),
-        };
-        let b = if at.port == 0 {
-            let span = u32::from(EPHEMERAL.end() - EPHEMERAL.start()) + 1;
-            let turn = self.next.fetch_add(1, Ordering::Relaxed);
-            let start = SipHasher13::new_with_key(&self.key).hash(&turn.to_ne_bytes()) as u32;
-            (0..span)
-                .map(|i| EPHEMERAL.start() + (start.wrapping_add(i) % span) as u16)
-                .find(|p| !ports.contains_key(p))
-                .map(make)
-                .ok_or(EADDRINUSE)?
-        } else {
-            let b = make(at.port);
-            if ports
-                .get(&at.port)
-                .is_some_and(|l| Self::conflict(l, &b, rule, false))
-            {
-                return Err(EADDRINUSE);
-            }
-            b
-        };
-        let b = Arc::new(b);
-        let port = ports.entry(b.port).or_default();
-        if target.is_some() {
-            port.add_target(&b)?;
-        }
-        *b.target.lock() = target;
-        port.all.insert(b.id, b.clone());
-        Ok(b)
-    }
-
-    /// A port for an outgoing connection.
-    pub fn bind_ephemeral(
-        &self,
-        ip: IpAddr,
-        common: &Arc<Common>,
-        uid: u32,
-        target: Option<Arc<T>>,
-    ) -> Result<Arc<Binding<T>>> {
-        self.bind(
-            Endpoint { ip, port: 0 },
-            Families::Both,
-            common,
-            uid,
-            Rule::Udp,
-            target,
-        )
-        .map_err(|_| EADDRNOTAVAIL)
-    }
-
-    /// The same port as `b`, for a connection that came to it.
-    pub fn share(&self, b: &Binding<T>, ip: IpAddr, common: &Arc<Common>) -> Arc<Binding<T>> {
-        let new = Arc::new(Binding {
-            id: self.next_id.fetch_add(1, Ordering::Relaxed),
-            ip,
-            port: b.port,
-            families: Families::Both,
-            common: common.clone(),
-            uid: b.uid,
-            remote: Mutex::new(None),
-            target: Mutex::new(None),
-        });
-        self.ports
-            .lock()
-            .entry(b.port)
-            .or_default()
-            .all
-            .insert(new.id, new.clone());
-        new
-    }
-
-    /// From now on `target` takes what comes; `EADDRINUSE` if another does already.
-    pub fn set_target(&self, b: &Arc<Binding<T>>, target: Arc<T>) -> Result<()> {
-        let mut ports = self.ports.lock();
-        let port = ports.entry(b.port).or_default();
-        if Self::conflict(port, b, Rule::Tcp, true) {
-            return Err(EADDRINUSE);
-        }
-        port.add_target(b)?;
-        *b.target.lock() = Some(target);
-        Ok(())
-    }
-
-    /// Stops taking what comes, and keeps the port.
-    pub fn clear_target(&self, b: &Arc<Binding<T>>) -> Option<Arc<T>> {
-        let mut ports = self.ports.lock();
-        if let Some(p) = ports.get_mut(&b.port) {
-            p.remove_target(b);
-        }
-        b.target.lock().take()
-    }
-
-    pub fn unbind(&self, b: &Arc<Binding<T>>) {
-        let mut ports = self.ports.lock();
-        let target = b.target.lock().take();
-        if let Some(p) = ports.get_mut(&b.port) {
-            p.all.remove(&b.id);
-            if target.is_some() {
-                p.remove_target(b);
-            }
-            if p.all.is_empty() {
-                ports.remove(&b.port);
-            }
-        }
-        drop(ports);
-        drop(target);
-    }
-
-    /// Who takes what is sent to `dest`. `better` adds to the score of a candidate (`None` rejects
-    /// it). Among equals (SO_REUSEPORT) they take turns.
-    pub fn lookup(&self, dest: Endpoint, better: impl Fn(&T) -> Option<u32>) -> Option<Arc<T>> {
-        let ports = self.ports.lock();
-        let mut best: Vec<Arc<T>> = Vec::new();
-        let mut top = 0;
-        for b in ports.get(&dest.port)?.targets_at(dest.ip) {
-            let Some(t) = b.target.lock().clone() else {
-                continue;
-            };
-            let Some(score) = b.score(dest.ip).and_then(|s| Some(s + better(&t)?)) else {
-                continue;
-            };
-            if score > top {
-                top = score;
-                best.clear();
-            }
-            if score == top {
-                best.push(t);
-            }
-        }
-        match best.len() {
-            0 => None,
-            1 => best.pop(),
-            n => {
-                let i = self.turn.fetch_add(1, Ordering::Relaxed) as usize % n;
-                Some(best.swap_remove(i))
-            }
-        }
-    }
-
-    /// All who take what is sent to `dest`, if `take` says so.
-    pub fn matching(&self, dest: Endpoint, take: impl Fn(&T) -> bool) -> Vec<Arc<T>> {
-        let ports = self.ports.lock();
-        let port = ports.get(&dest.port);
-        let all = port.into_iter().flat_map(|p| p.targets_at(dest.ip));
-        all.filter(|b| b.score(dest.ip).is_some())
-            .filter_map(|b| b.target.lock().clone())
-            .filter(|t| take(t))
-            .collect()
-    }
-
-    /// All bindings, for `/proc/net`.
-    pub fn all(&self) -> Vec<Arc<Binding<T>>> {
-        self.ports
-            .lock()
-            .values()
-            .flat_map(|p| p.all.values().cloned())
-            .collect()
     }
 }

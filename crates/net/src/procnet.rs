@@ -1,8 +1,9 @@
 //! The text of `/proc/net/*`.
 
 use crate::addr::{Endpoint, any_ip};
+use crate::bindings::PortTable;
 use crate::census::{self, InetSocket};
-use crate::ns::{NetNamespace, PortTable};
+use crate::ns::NetNamespace;
 use crate::sys::{AF_INET, AF_INET6};
 use std::collections::HashMap;
 use std::fmt::Write;

@@ -1,12 +1,13 @@
 //! UDP: between sockets of one namespace, and with others by the way out.
 
 use crate::addr::{Endpoint, family_of, parse_inet};
+use crate::bindings::{Asked, Binding, Rule};
 use crate::control::Control;
 use crate::datagrams::{Arrival, Course, DatagramSocket, Peer, Route, Wishes};
 use crate::inet::*;
 use crate::interface::LO_INDEX;
 use crate::msgqueue::take_all;
-use crate::ns::{Binding, NetNamespace, Rule};
+use crate::ns::NetNamespace;
 use crate::options::{Common, SO_ACCEPTCONN};
 use crate::protocol::{Block, Caller, Parts, Protocol, Received, Shutdown};
 use crate::stack::Quote;
@@ -194,19 +195,25 @@ impl Udp {
         &self.rx.socket.options
     }
 
+    fn take_port(&self, at: Endpoint, uid: u32) -> Result<Arc<Binding<UdpRx>>> {
+        let (options, ns) = (self.options(), &self.common.ns);
+        let asked = Asked {
+            at,
+            ports: options.local_ports(ns),
+            families: options.families(),
+            common: &self.common,
+            uid,
+        };
+        ns.udp.bind(&asked, Rule::Udp, Some(self.rx.clone()))
+    }
+
     /// Binds to a free port if need be; gives the local endpoint.
     fn ensure_bound(&self, s: &mut State, uid: u32) -> Result<Endpoint> {
         if let (Some(l), Some(_)) = (s.local, &s.binding) {
             return Ok(l);
         }
         let any = Endpoint::any(self.common.family);
-        let families = self.options().families();
-        let rx = Some(self.rx.clone());
-        let b = self
-            .common
-            .ns
-            .udp
-            .bind(any, families, &self.common, uid, Rule::Udp, rx)?;
+        let b = self.take_port(any, uid)?;
         let l = Endpoint {
             ip: any.ip,
             port: b.port,
@@ -355,13 +362,7 @@ impl Protocol for Udp {
         if s.binding.is_some() {
             return Err(EINVAL);
         }
-        let families = self.options().families();
-        let (uid, rx) = (who.cred.euid, Some(self.rx.clone()));
-        let b = self
-            .common
-            .ns
-            .udp
-            .bind(at, families, &self.common, uid, Rule::Udp, rx)?;
+        let b = self.take_port(at, who.cred.euid)?;
         s.local = Some(Endpoint {
             ip: at.ip,
             port: b.port,

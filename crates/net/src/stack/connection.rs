@@ -20,8 +20,8 @@
 use super::timers::Place;
 use super::{Stack, endpoint, info, now, pair};
 use crate::addr::Endpoint;
+use crate::bindings::{Binding, Ends};
 use crate::inet::{self, InetOptions};
-use crate::ns::Binding;
 use crate::options::{Common, SO_KEEPALIVE};
 use crate::protocol::{Received, Shutdown};
 use crate::stack::options::TCP_CORK;
@@ -36,7 +36,7 @@ use bytes::Bytes;
 use netstack::ip::{Cast, ErrorKind, IcmpError, Marks, Pair, Path, Severity};
 use netstack::tcp::{
     Changes, Connection, Emitted, Failure, Header, Output, Segment, Seq, State as Phase, Take,
-    Unreachable, secret::Ends,
+    Unreachable, secret,
 };
 use netstack::time::Instant;
 use parking_lot::{Mutex, MutexGuard};
@@ -94,6 +94,8 @@ struct State {
     orphan: Option<Orphan>,
     /// Of such a one: to be unbound at the end.
     binding: Option<Arc<Binding<Listener>>>,
+    /// Of one that began here: others may begin between its ends when it is over.
+    ends: Option<Arc<Ends>>,
     /// It is in no table any longer.
     over: bool,
     /// What its queues hold, as its user's.
@@ -159,7 +161,8 @@ impl Output for Out<'_> {
 }
 
 impl Remote {
-    /// Begins a connection to `to`, which the socket's owner waits for.
+    /// Begins a connection to `to`, which the socket's owner waits for; with a sequence number of
+    /// `least` at least.
     ///
     /// # Errors
     ///
@@ -168,8 +171,8 @@ impl Remote {
         stack: &Arc<Stack>,
         common: &Arc<Common>,
         options: &InetOptions,
-        local: Endpoint,
-        to: Endpoint,
+        (local, to): (Endpoint, Endpoint),
+        least: Option<Seq>,
     ) -> Result<Arc<Remote>> {
         let path = stack.path_for(common, to.ip, local.ip)?;
         if path.cast != Cast::Unicast {
@@ -181,7 +184,9 @@ impl Remote {
         let ends = ends(pair);
         let offset = stack.secret.timestamp_offset(&ends);
         let config = super::options::config(offset, &path, pair, common, options);
-        let engine = Connection::connect(config, stack.secret.initial(&ends, now()), now());
+        let iss = stack.secret.initial(&ends, now());
+        let iss = least.filter(|l| iss.is_before(*l)).unwrap_or(iss);
+        let engine = Connection::connect(config, iss, now());
         let begun = Begun::Here(names);
         let c = Self::new(stack, common, pair, path, options, engine, begun);
         if !c.enter() {
@@ -274,12 +279,24 @@ impl Remote {
                 listener,
                 orphan: None,
                 binding: None,
+                ends: None,
                 over: false,
                 memory: common.user.get().map(|u| u.force(Kind::Kmem, 0)),
                 buffers: sizes,
             }),
             backlog: Mutex::default(),
         })
+    }
+
+    /// Others may begin between its ends when it is over.
+    pub fn lets_go_of(&self, ends: Arc<Ends>) {
+        self.work(|s, _| {
+            if s.over {
+                ends.release();
+            } else {
+                s.ends = Some(ends);
+            }
+        });
     }
 
     /// Whether rules are about it: a program began it, or its peer is one.
@@ -476,6 +493,9 @@ impl Remote {
             if let Some(b) = s.binding.take() {
                 self.common.ns.tcp.unbind(&b);
             }
+            if let Some(e) = s.ends.take() {
+                e.release();
+            }
             if let Some(l) = s.listener.take() {
                 l.count_half_open(-1);
             }
@@ -556,8 +576,8 @@ impl Remote {
     }
 }
 
-pub(super) fn ends(pair: Pair) -> Ends {
-    Ends {
+pub(super) fn ends(pair: Pair) -> secret::Ends {
+    secret::Ends {
         local: pair.local,
         remote: pair.remote,
     }

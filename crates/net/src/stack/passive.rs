@@ -6,7 +6,8 @@
 
 use super::connection::{Remote, ends};
 use super::table::Late;
-use super::{Stack, endpoint, options};
+use super::{Stack, endpoint, now, options};
+use crate::addr::Endpoint;
 use crate::inet::InetOptions;
 use crate::ns::NetNamespace;
 use crate::tcp::{Begin, Listener};
@@ -48,6 +49,23 @@ impl Stack {
             }
             Late::Answer(TimeWaitAnswer::Nothing) => Taken::Yes,
         }
+    }
+
+    /// Forgets a connection in TIME_WAIT from `from` to `to`, for a new one to follow it: its port, and
+    /// the sequence number after all of its own. From port 0 it is the oldest of any port that only
+    /// connections have, where that is allowed (`net.ipv4.tcp_tw_reuse`; on the loopback device, which
+    /// is the default, nothing waits).
+    pub fn recycle(&self, ns: &NetNamespace, from: Endpoint, to: Endpoint) -> Option<(u16, Seq)> {
+        let path = self.path(to.ip, Some(from.ip)).ok()?;
+        let mut pair = super::pair(from, to, &path);
+        if from.port == 0 {
+            if ns.kept_number("tcp_tw_reuse") != Some(1) {
+                return None;
+            }
+            pair = self.connections.recyclable(now(), (from.ip, pair.remote))?;
+        }
+        let next = self.connections.recycle(ns, &pair)?;
+        Some((pair.local.port(), next))
     }
 
     /// It may begin a connection, or be the answer to a cookie.

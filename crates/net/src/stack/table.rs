@@ -9,17 +9,25 @@
 //!   that a late FIN makes last longer is looked at again when its first time is over.
 
 use super::connection::Remote;
-use crate::ns::{Binding, NetNamespace};
+use crate::bindings::Binding;
+use crate::ns::NetNamespace;
 use crate::tcp::Listener;
 use netstack::ip::Pair;
-use netstack::tcp::{Segment, TimeWait, TimeWaitAnswer};
+use netstack::tcp::{Segment, Seq, TimeWait, TimeWaitAnswer};
 use netstack::time::Instant;
 use parking_lot::{Mutex, RwLock};
 use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// See the module.
 const OLD_MOST: usize = 32_768;
+
+/// A connection may follow one by the same ends after a second of its 60 (`tcp_tw_reuse_delay`).
+const RECYCLED_LEFT: Duration = Duration::from_secs(59);
+/// How many are looked at for one to follow.
+const LOOKED_AT: usize = 4096;
 
 /// What is left of a connection.
 struct Old {
@@ -136,6 +144,36 @@ impl Connections {
         Late::Answer(answer)
     }
 
+    /// Takes the one between these ends out, where timestamps tell a new one's segments from its own
+    /// (`tcp_twsk_unique`); the sequence number after all of its own.
+    pub fn recycle(&self, ns: &NetNamespace, pair: &Pair) -> Option<Seq> {
+        let gone = {
+            let mut o = self.old.lock();
+            o.all.get(pair).filter(|o| o.rest.timestamp().is_some())?;
+            o.all.remove(pair)?
+        };
+        let next = gone.rest.next();
+        free(ns, Some(gone));
+        Some(next)
+    }
+
+    /// The oldest between an address of this host and `to` that is old enough for that, and whose port
+    /// only connections have.
+    pub fn recyclable(&self, now: Instant, (ip, to): (IpAddr, SocketAddr)) -> Option<Pair> {
+        let o = self.old.lock();
+        let fits = |pair: &&Pair| {
+            let is_there = pair.local.ip() == ip && same(pair.remote, to);
+            is_there
+                && o.all.get(pair).is_some_and(|old| {
+                    let shared = old.binding.as_ref().is_some_and(|b| b.is_shared());
+                    let is_old = old.rest.deadline().since(now) <= RECYCLED_LEFT;
+                    shared && is_old && old.rest.timestamp().is_some()
+                })
+        };
+        let looked_at = o.order.iter().take(LOOKED_AT).map(|(_, _, pair)| pair);
+        looked_at.into_iter().find(fits).copied()
+    }
+
     /// Ends those whose time is over; when to come again.
     pub fn expire(&self, ns: &NetNamespace, now: Instant) -> Option<Instant> {
         loop {
@@ -174,6 +212,11 @@ impl Olds {
         }
         self.all.remove(&pair)
     }
+}
+
+/// Whether two ends are the same, whatever device one of them names.
+fn same(a: SocketAddr, b: SocketAddr) -> bool {
+    a.ip() == b.ip() && a.port() == b.port()
 }
 
 fn free(ns: &NetNamespace, old: Option<Old>) {

@@ -10,11 +10,14 @@ mod shown;
 pub(crate) use outside::Begin;
 pub use outside::{Outside, accept_from_outside};
 
-use crate::addr::{Endpoint, family_of, parse_bind, parse_inet};
+use crate::addr::{Endpoint, any_ip, family_of, parse_bind, parse_inet};
+use crate::bindings::{self, Asked, Binding, Rule};
 use crate::control::Control;
-use crate::inet::{IP_FREEBIND, IPV6_FREEBIND, IPV6_V6ONLY, InetOptions, TCP_CONGESTION};
+use crate::inet::{
+    IP_BIND_ADDRESS_NO_PORT, IP_FREEBIND, IPV6_FREEBIND, IPV6_V6ONLY, InetOptions, TCP_CONGESTION,
+};
 use crate::interface::LO_INDEX;
-use crate::ns::{Binding, NetNamespace, Rule};
+use crate::ns::NetNamespace;
 use crate::options::{Common, SO_ACCEPTCONN, SO_ERROR, SO_KEEPALIVE};
 use crate::protocol::{Block, Caller, Parts, Protocol, Received, Shutdown};
 use crate::stream::{End, Gone, Half, Take};
@@ -24,6 +27,7 @@ use abi::errno::{
     EACCES, EADDRNOTAVAIL, EAGAIN, EALREADY, ECONNABORTED, ECONNREFUSED, ECONNRESET, EINPROGRESS,
     EINVAL, EISCONN, ENETUNREACH, ENOBUFS, ENOENT, ENOPROTOOPT, ENOTCONN, EOPNOTSUPP, EPERM, EPIPE,
 };
+use netstack::tcp::Seq;
 use parking_lot::{Mutex, RwLock};
 use shown::{Shown, show_refusal};
 use std::collections::VecDeque;
@@ -47,8 +51,35 @@ struct State {
     phase: Phase,
     local: Option<Endpoint>,
     binding: Option<Arc<Binding<Listener>>>,
-    /// Whether bind(2) gave it its address (`SOCK_BINDPORT_LOCK`).
-    chosen: bool,
+    bound: Bound,
+}
+
+/// What bind(2) was asked for: it is kept when a connection is over.
+#[derive(Clone, Copy, Default)]
+struct Bound {
+    /// `SOCK_BINDADDR_LOCK`.
+    ip: Option<IpAddr>,
+    /// `SOCK_BINDPORT_LOCK`.
+    port: bool,
+}
+
+impl State {
+    /// A connection is over, or none came of it: what bind(2) was not asked for is given up
+    /// (`tcp_set_state`, `tcp_disconnect`).
+    fn unconnect(&mut self, common: &Common) {
+        if let Some(l) = &mut self.local {
+            l.ip = self.bound.ip.unwrap_or_else(|| any_ip(common.family));
+        }
+        if let Some(b) = &self.binding {
+            *b.remote.lock() = None;
+            b.release();
+        }
+        if !self.bound.port
+            && let Some(b) = self.binding.take()
+        {
+            common.ns.tcp.unbind(&b);
+        }
+    }
 }
 
 enum Phase {
@@ -74,6 +105,8 @@ struct Connection {
     remote: Endpoint,
     /// Whether a connect call has told of it.
     announced: bool,
+    /// No other has them until it is over.
+    ends: Option<Arc<bindings::Ends>>,
 }
 
 impl Connection {
@@ -126,7 +159,7 @@ pub fn new(ns: &Arc<NetNamespace>, family: u16) -> Parts {
         phase: Phase::Idle,
         local: None,
         binding: None,
-        chosen: false,
+        bound: Bound::default(),
     };
     let tcp = Tcp::make(common.clone(), InetOptions::default(), state);
     Parts::new(common, tcp)
@@ -184,6 +217,14 @@ pub fn route(
     Ok((Endpoint { ip, port: to.port }, source))
 }
 
+/// The ends of a connection that begins.
+struct Between {
+    local: Endpoint,
+    remote: Endpoint,
+    /// The least sequence number that it may begin with, where it follows one that is not forgotten.
+    least: Option<Seq>,
+}
+
 /// What a connection is between, seen from the socket that connects.
 struct Ends {
     local: Endpoint,
@@ -202,22 +243,30 @@ impl Tcp {
         })
     }
 
+    fn asked(&self, at: Endpoint, uid: u32) -> Asked<'_> {
+        Asked {
+            at,
+            ports: self.options.local_ports(&self.common.ns),
+            families: self.options.families(),
+            common: &self.common,
+            uid,
+        }
+    }
+
     /// The ends of a connection to `addr`: this socket's own, bound by now, and the other one.
-    fn ends(&self, s: &mut State, who: &Caller<'_>, addr: &[u8]) -> Result<(Endpoint, Endpoint)> {
+    fn ends(&self, s: &mut State, who: &Caller<'_>, addr: &[u8]) -> Result<Between> {
         let to = parse_inet(addr, self.common.family)?;
         who.cred.may_take_more(ENOBUFS)?;
-        let (remote, ip) = route(&self.common, &self.options, s.local, to)?;
-        let port = match &s.binding {
-            Some(b) => b.port,
-            None => {
-                let (tcp, uid) = (&self.common.ns.tcp, who.cred.euid);
-                let b = tcp.bind_ephemeral(ip, &self.common, uid, None)?;
-                s.binding.insert(b).port
-            }
-        };
+        let bound = s.bound.ip.map(|ip| Endpoint { ip, port: 0 });
+        let (remote, ip) = route(&self.common, &self.options, bound, to)?;
+        let (port, least) = self.take_port(s, who.cred.euid, ip, remote)?;
         let local = Endpoint { ip, port };
         s.local = Some(local);
-        Ok((local, remote))
+        Ok(Between {
+            local,
+            remote,
+            least,
+        })
     }
 
     /// Joins this socket to `l` with a new socket on the other side, which goes into the accept
@@ -237,6 +286,7 @@ impl Tcp {
         if let Some(b) = &state.binding {
             *b.remote.lock() = Some(remote);
         }
+        let held = state.binding.as_ref().and_then(|b| b.ends());
         let server = Tcp::make(
             theirs,
             l.options.duplicate(),
@@ -247,10 +297,11 @@ impl Tcp {
                     local: remote,
                     remote: local,
                     announced: true,
+                    ends: held.clone(),
                 }),
                 local: Some(remote),
                 binding: Some(binding),
-                chosen: true,
+                bound: l.bound(),
             },
         );
         q.ready.push_back(server);
@@ -261,6 +312,7 @@ impl Tcp {
             local,
             remote,
             announced,
+            ends: held,
         };
         c.show_handshake(&self.common.ns);
         state.phase = Phase::Connected(c);
@@ -307,6 +359,7 @@ impl Tcp {
             if q.closed {
                 drop(q);
                 s.phase = Phase::Refused;
+                s.unconnect(&self.common);
                 self.common.set_error(ECONNREFUSED);
             } else {
                 let ends = Ends {
@@ -344,6 +397,12 @@ impl Tcp {
         } else {
             c.show_end(&self.common.ns, End::Fin);
             c.tx.finish(End::Fin);
+            if !c.is_dead() {
+                return;
+            }
+        }
+        if let Some(e) = &c.ends {
+            e.release();
         }
     }
 
@@ -397,6 +456,7 @@ impl Tcp {
             if let (Phase::Listening(_), Some(b)) = (&s.phase, &s.binding) {
                 self.common.ns.tcp.clear_target(b);
             }
+            s.unconnect(&self.common);
             std::mem::replace(&mut s.phase, Phase::Idle)
         };
         match phase {
@@ -454,13 +514,18 @@ impl Tcp {
                 Some(Err(e)) => {
                     if !matches!(e, EAGAIN | EISCONN) {
                         s.phase = Phase::Idle;
+                        s.unconnect(&self.common);
                     }
                     return Err(e);
                 }
-                None => s.phase = Phase::Idle,
+                None => {
+                    s.phase = Phase::Idle;
+                    s.unconnect(&self.common);
+                }
             },
         }
-        let (local, remote) = self.ends(&mut s, who, addr)?;
+        let between = self.ends(&mut s, who, addr)?;
+        let (local, remote) = (between.local, between.remote);
         let waits = block == Block::Yes;
         let done = |ok| if waits { ok } else { Err(EINPROGRESS) };
         let ns = &self.common.ns;
@@ -471,7 +536,7 @@ impl Tcp {
         if listener.is_none()
             && let Some(way) = ns.way_to(remote)
         {
-            return self.leave_by(&mut s, way, (local, remote), block);
+            return self.leave_by(&mut s, way, &between, block);
         }
         if let Some(l) = listener {
             let mut q = l.queue.lock();
@@ -500,6 +565,7 @@ impl Tcp {
             }
         }
         show_refusal(ns, local, remote);
+        s.unconnect(&self.common);
         if waits {
             return Err(ECONNREFUSED);
         }
@@ -601,30 +667,24 @@ impl Protocol for Tcp {
         let mut s = self.state.write();
         match &s.phase {
             Phase::Idle => {}
-            // A connection that is over has given up a port that it had not asked for
-            // (`tcp_set_state`).
-            Phase::Connected(c) if c.is_dead() && !s.chosen => {
-                if let Some(b) = s.binding.take() {
-                    self.common.ns.tcp.unbind(&b);
-                }
-            }
+            Phase::Connected(c) if c.is_dead() => s.unconnect(&self.common),
             _ => return Err(EINVAL),
         }
         if s.binding.is_some() {
             return Err(EINVAL);
         }
-        let families = self.options.families();
-        let b =
-            self.common
-                .ns
-                .tcp
-                .bind(at, families, &self.common, who.cred.euid, Rule::Tcp, None)?;
-        s.local = Some(Endpoint {
-            ip: at.ip,
-            port: b.port,
-        });
-        s.binding = Some(b);
-        s.chosen = true;
+        let mut local = at;
+        if at.port != 0 || !self.options.on(SOL_IP, IP_BIND_ADDRESS_NO_PORT) {
+            let asked = self.asked(at, who.cred.euid);
+            let b = self.common.ns.tcp.bind(&asked, Rule::Tcp, None)?;
+            local.port = b.port;
+            s.binding = Some(b);
+        }
+        s.local = Some(local);
+        s.bound = Bound {
+            ip: Some(at.ip).filter(|ip| !ip.is_unspecified()),
+            port: at.port != 0,
+        };
         s.phase = Phase::Idle;
         Ok(())
     }
@@ -657,13 +717,10 @@ impl Protocol for Tcp {
         let binding = match &s.binding {
             Some(b) => b.clone(),
             None => {
-                let any = Endpoint::any(self.common.family);
-                let families = self.options.families();
-                let b = table.bind(any, families, &self.common, who.cred.euid, Rule::Tcp, None)?;
-                s.local = Some(Endpoint {
-                    ip: any.ip,
-                    port: b.port,
-                });
+                let ip = s.bound.ip.unwrap_or_else(|| any_ip(self.common.family));
+                let asked = self.asked(Endpoint { ip, port: 0 }, who.cred.euid);
+                let b = table.bind(&asked, Rule::Tcp, None)?;
+                s.local = Some(Endpoint { ip, port: b.port });
                 s.binding = Some(b.clone());
                 b
             }

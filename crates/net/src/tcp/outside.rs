@@ -1,9 +1,10 @@
 //! Connections that lead out of the namespace, and those that come in.
 
-use super::{Listener, Phase, State, Tcp};
+use super::{Between, Bound, Listener, Phase, State, Tcp};
 use crate::addr::Endpoint;
+use crate::bindings::Binding;
 use crate::inet::InetOptions;
-use crate::ns::{Binding, NetNamespace, Way};
+use crate::ns::{NetNamespace, Way};
 use crate::options::{Common, SO_KEEPALIVE};
 use crate::protocol::{Block, Received, Shutdown};
 use crate::stack::connection::Remote;
@@ -13,6 +14,7 @@ use crate::user::stream::Stream;
 use abi::errno::{EAGAIN, EINPROGRESS};
 use abi::{Errno, Result};
 use hostcall::HostFd;
+use netstack::tcp::Seq;
 use netstack::time::Instant;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -105,7 +107,7 @@ impl Listener {
         (small(q.ready.len()), small(q.backlog))
     }
 
-    /// Whether it takes what comes by a device, as a score of [`crate::ns::PortTable::lookup`].
+    /// Whether it takes what comes by a device, as a score of [`crate::bindings::PortTable::lookup`].
     pub fn takes_from(&self, device: i32) -> Option<u32> {
         let only = u32::from(self.common.device() != 0);
         self.common.takes_from(device).then_some(only)
@@ -115,6 +117,14 @@ impl Listener {
     /// listener's.
     pub(crate) fn common_for_peer(&self) -> Arc<Common> {
         Common::inherit(&self.common, &self.common)
+    }
+
+    /// What bind(2) was asked for, as connections to it have it (`sk_clone_lock`).
+    pub(super) fn bound(&self) -> Bound {
+        Bound {
+            ip: Some(self.binding.ip).filter(|ip| !ip.is_unspecified()),
+            port: false,
+        }
     }
 
     /// What connections to it begin with.
@@ -166,7 +176,7 @@ impl Listener {
             phase: Phase::Outside(with),
             local: Some(local),
             binding: Some(binding),
-            chosen: true,
+            bound: self.bound(),
         };
         let t = Tcp::make(common, self.options.duplicate(), state);
         {
@@ -197,10 +207,31 @@ impl Tcp {
         &self,
         s: &mut State,
         way: Way<'_>,
-        (local, to): (Endpoint, Endpoint),
+        between: &Between,
         block: Block,
     ) -> Result<()> {
-        let new: Arc<dyn Outside> = match way {
+        let new = match self.begin(s, way, between) {
+            Ok(new) => new,
+            Err(e) => {
+                s.unconnect(&self.common);
+                return Err(e);
+            }
+        };
+        if let Some(b) = &s.binding {
+            *b.remote.lock() = Some(between.remote);
+        }
+        s.local = Some(new.local());
+        s.phase = Phase::Outside(new);
+        Err(if block == Block::Yes {
+            EAGAIN
+        } else {
+            EINPROGRESS
+        })
+    }
+
+    fn begin(&self, s: &State, way: Way<'_>, between: &Between) -> Result<Arc<dyn Outside>> {
+        let to = between.remote;
+        Ok(match way {
             Way::Broker(out) => {
                 let stream = Stream::connect(out, &self.common, to)?;
                 for (level, name, value) in self.options.set_values() {
@@ -212,17 +243,55 @@ impl Tcp {
                 }
                 stream
             }
-            Way::Stack(stack) => Remote::connect(stack, &self.common, &self.options, local, to)?,
-        };
-        if let Some(b) = &s.binding {
-            *b.remote.lock() = Some(to);
-        }
-        s.local = Some(new.local());
-        s.phase = Phase::Outside(new);
-        Err(if block == Block::Yes {
-            EAGAIN
-        } else {
-            EINPROGRESS
+            Way::Stack(stack) => {
+                let (options, local) = (&self.options, between.local);
+                let c = Remote::connect(stack, &self.common, options, (local, to), between.least)?;
+                if let Some(ends) = s.binding.as_ref().and_then(|b| b.ends()) {
+                    c.lets_go_of(ends);
+                }
+                c
+            }
         })
+    }
+
+    /// A port for a connection from `ip` to `to`; and the least sequence number that it may begin with,
+    /// where it follows one that is not forgotten. `EADDRNOTAVAIL`.
+    pub(super) fn take_port(
+        &self,
+        s: &mut State,
+        uid: u32,
+        ip: IpAddr,
+        to: Endpoint,
+    ) -> Result<(u16, Option<Seq>)> {
+        match self.try_port(s, uid, ip, to) {
+            Err(e) => {
+                let port = s.binding.as_ref().map_or(0, |b| b.port);
+                let from = Endpoint { ip, port };
+                let (freed, least) = self.recycle(from, to).ok_or(e)?;
+                let port = self.try_port(s, uid, ip, to)?;
+                Ok((port, Some(least).filter(|_| port == freed)))
+            }
+            Ok(port) => Ok((port, None)),
+        }
+    }
+
+    fn try_port(&self, s: &mut State, uid: u32, ip: IpAddr, to: Endpoint) -> Result<u16> {
+        let table = &self.common.ns.tcp;
+        if let Some(b) = &s.binding {
+            table.connects(b, ip, to)?;
+            return Ok(b.port);
+        }
+        let asked = self.asked(Endpoint { ip, port: 0 }, uid);
+        let b = table.bind_towards(&asked, to)?;
+        Ok(s.binding.insert(b).port)
+    }
+
+    /// Forgets a connection in TIME_WAIT between these ends; from port 0, of any port.
+    fn recycle(&self, from: Endpoint, to: Endpoint) -> Option<(u16, Seq)> {
+        let ns = &self.common.ns;
+        match ns.way_to(to) {
+            Some(Way::Stack(stack)) => stack.recycle(ns, from, to),
+            _ => None,
+        }
     }
 }

@@ -2,8 +2,8 @@
 
 use super::UserNetwork;
 use crate::addr::Endpoint;
+use crate::bindings::Binding;
 use crate::control::Control;
-use crate::ns::Binding;
 use crate::options::{Common, SO_ERROR, SO_KEEPALIVE, SO_LINGER};
 use crate::protocol::{Received, Shutdown};
 use crate::readiness::{self, Watched};

@@ -1,10 +1,12 @@
 //! `/proc/sys`: the settings of the namespaces that its reader is in (`man 5 proc_sys`).
 
+mod net;
+
 use super::Text;
 use super::global::text;
 use crate::Kernel;
 use crate::ns::uts::{RELEASE, VERSION};
-use crate::ns::{NetNs, NsProxy, UtsNs};
+use crate::ns::{NsProxy, UtsNs};
 use crate::task::task_of;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
@@ -16,72 +18,6 @@ use vfs::ucounts::Kind;
 use vfs::userns::UserNs;
 use vfs::vfs::Protections;
 use vfs::{Caller, Perm};
-
-/// Numbers of a network namespace that can be set: some mean something here, the others are kept
-/// for who reads them back.
-struct Numbers {
-    ns: Arc<NetNs>,
-    what: Number,
-}
-
-enum Number {
-    UnprivilegedPortStart,
-    MaxConnections,
-    /// As many numbers as it begins with. There are no ping sockets: their groups stand here.
-    Kept(&'static str, &'static [i64]),
-}
-
-impl DynFile for Numbers {
-    fn perm(&self) -> Perm {
-        owned(&self.ns.user)
-    }
-    fn generate(&self, _: &File) -> abi::Result<Vec<u8>> {
-        let text = match &self.what {
-            Number::UnprivilegedPortStart => self
-                .ns
-                .unprivileged_port_start
-                .load(Ordering::Relaxed)
-                .to_string(),
-            Number::MaxConnections => self.ns.somaxconn.load(Ordering::Relaxed).to_string(),
-            Number::Kept(name, first) => {
-                let kept = self.ns.kept.lock();
-                let v = kept.get(name).map_or(*first, Vec::as_slice);
-                let all: Vec<String> = v.iter().map(ToString::to_string).collect();
-                all.join("\t")
-            }
-        };
-        Ok(format!("{text}\n").into_bytes())
-    }
-    fn write(&self, file: &File, data: &[u8], _: u64) -> abi::Result<usize> {
-        const EINVAL: abi::Errno = abi::errno::EINVAL;
-        if !file.cred.has_in(&self.ns.user, vfs::Caps::NET_ADMIN) {
-            return Err(abi::errno::EPERM);
-        }
-        let text = std::str::from_utf8(&data[..data.len().min(256)]).map_err(|_| EINVAL)?;
-        let given = text
-            .split_ascii_whitespace()
-            .map(|w| w.parse::<i64>().map_err(|_| EINVAL))
-            .collect::<abi::Result<Vec<_>>>()?;
-        match (&self.what, given.as_slice()) {
-            (Number::UnprivilegedPortStart, [n]) => {
-                let n = u16::try_from(*n).map_err(|_| EINVAL)?;
-                self.ns.unprivileged_port_start.store(n, Ordering::Relaxed);
-            }
-            (Number::MaxConnections, [n]) => {
-                let n = u32::try_from(*n).map_err(|_| EINVAL)?;
-                self.ns.somaxconn.store(n, Ordering::Relaxed);
-            }
-            (Number::Kept(name, first), all) if all.len() == first.len() => {
-                self.ns.kept.lock().insert(name, given);
-                if name.ends_with("forward") || name.ends_with("forwarding") {
-                    self.ns.setting_changed();
-                }
-            }
-            _ => return Err(EINVAL),
-        }
-        Ok(data.len())
-    }
-}
 
 /// A setting of a namespace belongs to the root of the user namespace that owns it.
 fn owned(user: &vfs::userns::UserNs) -> Perm {
@@ -290,7 +226,7 @@ fn sysctl(k: &Arc<Kernel>, ns: &NsProxy) -> StaticDir {
     StaticDir::new()
         .dir("fs", fs(k))
         .dir("kernel", kernel(k, ns).with_identity(of_uts))
-        .dir("net", net(&ns.net).with_identity(of_net))
+        .dir("net", net::settings(&ns.net).with_identity(of_net))
         .dir("user", user())
         .dir("vm", vm())
 }
@@ -397,59 +333,4 @@ fn vm() -> StaticDir {
         .text("overcommit_memory", "0\n")
         .text("overcommit_ratio", "50\n")
         .text("swappiness", "60\n")
-}
-
-/// `net.*`.
-fn net(ns: &Arc<NetNs>) -> StaticDir {
-    let kept = |name, first| Numbers {
-        ns: ns.clone(),
-        what: Number::Kept(name, first),
-    };
-    let ipv4 = StaticDir::new()
-        .text("ip_local_port_range", "32768\t60999\n")
-        .file(
-            "ip_unprivileged_port_start",
-            Numbers {
-                ns: ns.clone(),
-                what: Number::UnprivilegedPortStart,
-            },
-        )
-        .file("ping_group_range", kept("ping_group_range", &[1, 0]))
-        .file("ip_forward", kept("ip_forward", &[0]))
-        .file("tcp_keepalive_time", kept("tcp_keepalive_time", &[7200]))
-        .file("tcp_keepalive_intvl", kept("tcp_keepalive_intvl", &[75]))
-        .file("tcp_keepalive_probes", kept("tcp_keepalive_probes", &[9]))
-        .file("tcp_syncookies", kept("tcp_syncookies", &[1]))
-        .file("tcp_fin_timeout", kept("tcp_fin_timeout", &[60]))
-        .file("tcp_max_syn_backlog", kept("tcp_max_syn_backlog", &[1024]))
-        .text("tcp_rmem", "4096\t131072\t6291456\n")
-        .text("tcp_wmem", "4096\t16384\t4194304\n")
-        .text("tcp_fastopen", "1\n");
-    let core = StaticDir::new()
-        .file(
-            "somaxconn",
-            Numbers {
-                ns: ns.clone(),
-                what: Number::MaxConnections,
-            },
-        )
-        .text("rmem_max", "212992\n")
-        .text("wmem_max", "212992\n")
-        .text("rmem_default", "212992\n")
-        .text("wmem_default", "212992\n");
-    let ipv6 = StaticDir::new().dir(
-        "conf",
-        StaticDir::new()
-            .dir(
-                "all",
-                StaticDir::new()
-                    .text("disable_ipv6", "0\n")
-                    .file("forwarding", kept("ipv6_forwarding", &[0])),
-            )
-            .dir("lo", StaticDir::new().text("disable_ipv6", "0\n")),
-    );
-    StaticDir::new()
-        .dir("core", core)
-        .dir("ipv4", ipv4)
-        .dir("ipv6", ipv6)
 }

@@ -1,0 +1,139 @@
+//! `/proc/sys/net`: the settings of a network namespace.
+
+use super::owned;
+use crate::ns::NetNs;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use vfs::Perm;
+use vfs::file::File;
+use vfs::fs::dynamic::{DynFile, StaticDir};
+
+/// Numbers of a network namespace that can be set: some mean something here, the others are kept
+/// for who reads them back.
+struct Numbers {
+    ns: Arc<NetNs>,
+    what: Number,
+}
+
+enum Number {
+    UnprivilegedPortStart,
+    MaxConnections,
+    LocalPorts,
+    /// As many numbers as it begins with, of which none is above the last one here. There are no ping
+    /// sockets: their groups stand here.
+    Kept(&'static str, &'static [i64], i64),
+}
+
+impl DynFile for Numbers {
+    fn perm(&self) -> Perm {
+        owned(&self.ns.user)
+    }
+    fn generate(&self, _: &File) -> abi::Result<Vec<u8>> {
+        let text = match &self.what {
+            Number::UnprivilegedPortStart => self
+                .ns
+                .unprivileged_port_start
+                .load(Ordering::Relaxed)
+                .to_string(),
+            Number::MaxConnections => self.ns.somaxconn.load(Ordering::Relaxed).to_string(),
+            Number::LocalPorts => {
+                let ports = self.ns.local_ports();
+                format!("{}\t{}", ports.low(), ports.high())
+            }
+            Number::Kept(name, first, _) => {
+                let kept = self.ns.kept.lock();
+                let v = kept.get(name).map_or(*first, Vec::as_slice);
+                let all: Vec<String> = v.iter().map(ToString::to_string).collect();
+                all.join("\t")
+            }
+        };
+        Ok(format!("{text}\n").into_bytes())
+    }
+    fn write(&self, file: &File, data: &[u8], _: u64) -> abi::Result<usize> {
+        const EINVAL: abi::Errno = abi::errno::EINVAL;
+        if !file.cred.has_in(&self.ns.user, vfs::Caps::NET_ADMIN) {
+            return Err(abi::errno::EPERM);
+        }
+        let text = std::str::from_utf8(&data[..data.len().min(256)]).map_err(|_| EINVAL)?;
+        let given = text
+            .split_ascii_whitespace()
+            .map(|w| w.parse::<i64>().map_err(|_| EINVAL))
+            .collect::<abi::Result<Vec<_>>>()?;
+        match (&self.what, given.as_slice()) {
+            (Number::UnprivilegedPortStart, [n]) => {
+                let n = u16::try_from(*n).map_err(|_| EINVAL)?;
+                self.ns.unprivileged_port_start.store(n, Ordering::Relaxed);
+            }
+            (Number::MaxConnections, [n]) => {
+                let n = u32::try_from(*n).map_err(|_| EINVAL)?;
+                self.ns.somaxconn.store(n, Ordering::Relaxed);
+            }
+            (Number::LocalPorts, [low, high]) => {
+                let port = |n: i64| u16::try_from(n).map_err(|_| EINVAL);
+                self.ns.set_local_ports(port(*low)?, port(*high)?)?;
+            }
+            (Number::Kept(name, first, most), all) if all.len() == first.len() => {
+                if all.iter().any(|n| n > most) {
+                    return Err(EINVAL);
+                }
+                self.ns.kept.lock().insert(name, given);
+                if name.ends_with("forward") || name.ends_with("forwarding") {
+                    self.ns.setting_changed();
+                }
+            }
+            _ => return Err(EINVAL),
+        }
+        Ok(data.len())
+    }
+}
+
+/// `net.*`.
+pub(super) fn settings(ns: &Arc<NetNs>) -> StaticDir {
+    let number = |what| Numbers {
+        ns: ns.clone(),
+        what,
+    };
+    let kept = |name, first| number(Number::Kept(name, first, i64::MAX));
+    let ipv4 = StaticDir::new()
+        .file("ip_local_port_range", number(Number::LocalPorts))
+        .file(
+            "ip_unprivileged_port_start",
+            number(Number::UnprivilegedPortStart),
+        )
+        .file("ping_group_range", kept("ping_group_range", &[1, 0]))
+        .file("ip_forward", kept("ip_forward", &[0]))
+        .file("tcp_keepalive_time", kept("tcp_keepalive_time", &[7200]))
+        .file("tcp_keepalive_intvl", kept("tcp_keepalive_intvl", &[75]))
+        .file("tcp_keepalive_probes", kept("tcp_keepalive_probes", &[9]))
+        .file("tcp_syncookies", kept("tcp_syncookies", &[1]))
+        .file("tcp_fin_timeout", kept("tcp_fin_timeout", &[60]))
+        .file("tcp_max_syn_backlog", kept("tcp_max_syn_backlog", &[1024]))
+        .file(
+            "tcp_tw_reuse",
+            number(Number::Kept("tcp_tw_reuse", &[2], 2)),
+        )
+        .text("tcp_rmem", "4096\t131072\t6291456\n")
+        .text("tcp_wmem", "4096\t16384\t4194304\n")
+        .text("tcp_fastopen", "1\n");
+    let core = StaticDir::new()
+        .file("somaxconn", number(Number::MaxConnections))
+        .text("rmem_max", "212992\n")
+        .text("wmem_max", "212992\n")
+        .text("rmem_default", "212992\n")
+        .text("wmem_default", "212992\n");
+    let ipv6 = StaticDir::new().dir(
+        "conf",
+        StaticDir::new()
+            .dir(
+                "all",
+                StaticDir::new()
+                    .text("disable_ipv6", "0\n")
+                    .file("forwarding", kept("ipv6_forwarding", &[0])),
+            )
+            .dir("lo", StaticDir::new().text("disable_ipv6", "0\n")),
+    );
+    StaticDir::new()
+        .dir("core", core)
+        .dir("ipv4", ipv4)
+        .dir("ipv6", ipv6)
+}
