@@ -181,7 +181,7 @@ const SOCKET_OPTIONS: &[i32] = &[
 /// Whether an option of a protocol goes to the host.
 fn passes(level: i32, name: i32) -> bool {
     match level {
-        SOL_IP => matches!(name, 1 | 2 | 8 | 10..=15 | 24 | 32..=36 | 49),
+        SOL_IP => matches!(name, 1 | 2 | 8 | 10..=15 | 24 | 32..=36 | 49 | 51),
         SOL_IPV6 => matches!(name, 16..=21 | 23..=26 | 49 | 51 | 66 | 67 | 70 | 72),
         // Not MD5SIG, the REPAIR family and ULP.
         SOL_TCP => matches!(name, 1..=13 | 18 | 23..=25 | 30 | 36),
