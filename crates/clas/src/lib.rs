@@ -150,8 +150,6 @@ pub struct Stats {
     pub allocated: u64,
     /// The highest `allocated` has been, without what is swapped out.
     pub peak: u64,
-    /// Of `allocated`, what is swapped out.
-    pub swapped: u64,
     /// In frames that the host holds in memory (or swap) now.
     pub resident: u64,
     pub limit: u64,
@@ -282,12 +280,7 @@ impl Clas {
     ) -> Result<Cla> {
         assert!(pages > 0, "an allocation of no frames");
         let mut inner = self.inner.lock();
-        if !self.room.is_enough(&inner, pages) {
-            self.shed_kept(&mut inner);
-            if !self.room.is_enough(&inner, pages) {
-                return Err(ENOMEM);
-            }
-        }
+        self.find_room(&mut inner, pages)?;
         let start = match place(&mut inner) {
             Some(start) => start,
             None => {
@@ -563,7 +556,6 @@ impl Clas {
         Stats {
             allocated: inner.used * PAGE_SIZE,
             peak: inner.peak * PAGE_SIZE,
-            swapped: inner.away * PAGE_SIZE,
             resident,
             limit: self.room.limit().saturating_mul(PAGE_SIZE),
         }

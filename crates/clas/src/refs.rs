@@ -104,8 +104,8 @@ impl RefCounts {
 
     pub(crate) fn exclusive_prefix(&self, start: u64, end: u64) -> u64 {
         // Adjacent runs differ, so the run that holds `start` tells all.
-        match self.runs.range(..=start).next_back() {
-            Some((_, r)) if r.end > start && r.refs == 1 => r.end.min(end) - start,
+        match self.shared_prefix(start, end) {
+            (1, n) => n,
             _ => 0,
         }
     }

@@ -241,14 +241,23 @@ impl Clas {
         self.room.changed.notify_all();
     }
 
+    /// Whether there is room for `pages` more frames, once nothing is kept if need be: `ENOMEM`.
+    pub(crate) fn find_room(&self, inner: &mut MutexGuard<'_, Inner>, pages: u64) -> Result<()> {
+        if !self.room.is_enough(inner, pages) {
+            self.shed_kept(inner);
+        }
+        if self.room.is_enough(inner, pages) {
+            Ok(())
+        } else {
+            Err(ENOMEM)
+        }
+    }
+
     /// Counts `pages` frames that were swapped out as here again, if there is room.
     pub(crate) fn take_room(&self, pages: u64) -> bool {
         let mut inner = self.inner.lock();
-        if !self.room.is_enough(&inner, pages) {
-            self.shed_kept(&mut inner);
-            if !self.room.is_enough(&inner, pages) {
-                return false;
-            }
+        if self.find_room(&mut inner, pages).is_err() {
+            return false;
         }
         inner.away -= pages;
         inner.peak = inner.peak.max(inner.here());

@@ -35,6 +35,19 @@ impl Mm {
     }
 }
 
+/// The host found no page of what serves an address: whether the file has one.
+fn is_there(pma: &Pma) -> Result<(), Bad> {
+    match pma.backing {
+        // The file may have been cut short on the host.
+        Backing::Host { fd, offset } => {
+            let size = hostcall::file::fstat(fd).map_err(|_| Bad::Bus)?.st_size as u64;
+            if offset < size { Ok(()) } else { Err(Bad::Bus) }
+        }
+        // The host has no page for the memory file.
+        Backing::Frames(_) => Err(Bad::Memory),
+    }
+}
+
 impl State {
     fn fault(&mut self, info: FaultInfo) -> Result<(), Bad> {
         self.faults += 1;
@@ -72,17 +85,7 @@ impl State {
         let (r, pma) = self.resolve(va, &vr, &vma, access == Access::Write, Effort::Needed)?;
         let page = Va(va).page_down().0;
         if info.bus {
-            match pma.after(page - r.start).backing {
-                // The file was cut short on the host.
-                Backing::Host { fd, offset } => {
-                    let size = hostcall::file::fstat(fd).map_err(|_| Bad::Bus)?.st_size as u64;
-                    if offset >= size {
-                        return Err(Bad::Bus);
-                    }
-                }
-                // The host has no page for the memory file.
-                Backing::Frames(_) => return Err(Bad::Memory),
-            }
+            is_there(&pma.after(page - r.start))?;
         }
         let prot = crate::host::effective(&vma, &pma);
         // Of what is ours alone, more may be made than serves this address now.

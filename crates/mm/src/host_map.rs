@@ -84,13 +84,16 @@ impl HostMap {
             let (s, e) = (e.start.max(r.start), e.end.min(r.end));
             hull = Some(hull.map_or(s, |h| h.start)..e);
         }
-        if let Some(h) = hull {
-            self.batch.push(MapOp::Unmap {
-                va: h.start,
-                len: h.end - h.start,
-            });
-            clear(&mut self.tree, h);
+        let Some(h) = hull else { return };
+        let (va, len) = (h.start, h.end - h.start);
+        clear(&mut self.tree, h);
+        if let Some(MapOp::Unmap { va: v, len: l }) = self.batch.last_mut()
+            && *v + *l == va
+        {
+            *l += len;
+            return;
         }
+        self.batch.push(MapOp::Unmap { va, len });
     }
 
     /// Maps `to` at `x`, replacing what is mapped there.

@@ -10,7 +10,8 @@
 //!   tried.
 //! - A frame that is away is [`PmaKind::Swapped`] wherever it is: fork(2) copies that, mremap(2)
 //!   moves it. What another address space has brought in may still be so here; bringing it in again
-//!   is nothing.
+//!   is nothing. Where that one has given it up since, it is in memory and no hand passes by it: a
+//!   *stray*, which is looked for where little else goes.
 //! - Locked memory stays.
 //!
 //! # Which memory
@@ -46,6 +47,9 @@ const INWARD: u64 = 16 * PAGE;
 #[derive(Debug, Default)]
 pub(crate) struct Hands {
     out: u64,
+    /// How many frames had come that others have, too ([`clas::Clas::came_shared`]), when no stray
+    /// was found.
+    no_strays_at: u64,
     /// Where the last part that was brought in ended, and how long it was.
     came: Range<u64>,
 }
@@ -105,50 +109,21 @@ enum Others {
     All,
 }
 
-/// Neighbours as one.
-fn joined(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
-    let mut out: Vec<Range<u64>> = Vec::new();
-    for r in ranges {
-        match out.last_mut() {
-            Some(last) if last.end == r.start => last.end = r.end,
-            _ => out.push(r.clone()),
-        }
-    }
-    out
-}
-
-/// What came of [`Mm::send_out`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Sent {
-    /// There is nothing that can go.
-    Nothing,
-    /// Somebody else has the address space now, and may send some out.
-    Later,
-    Bytes(u64),
-}
-
 impl Mm {
-    /// Sends out up to so many bytes that were not used lately. Where somebody holds the address
-    /// space and waits for room, that one is asked to do it.
-    pub fn send_out(&self, bytes: u64) -> Sent {
-        match self.state.try_lock() {
-            Some(mut st) => {
-                let sent = st.send_out(bytes);
-                let met = std::mem::take(&mut st.met);
-                drop(st);
-                drop(met);
-                match sent {
-                    0 => Sent::Nothing,
-                    n => Sent::Bytes(n),
-                }
-            }
-            None if self.waiter.ask(bytes) => {
+    /// Sends out up to so many bytes that were not used lately; how many went. Where somebody holds
+    /// the address space and waits for room, that one is asked to do it, later.
+    pub fn send_out(&self, bytes: u64) -> u64 {
+        let Some(mut st) = self.state.try_lock() else {
+            if self.waiter.ask(bytes) {
                 self.clas.wake_waiters();
-                Sent::Later
             }
-            None if self.waiter.waits() => Sent::Nothing,
-            None => Sent::Later,
-        }
+            return 0;
+        };
+        let sent = st.send_out(bytes);
+        let met = std::mem::take(&mut st.met);
+        drop(st);
+        drop(met);
+        sent
     }
 
     /// Bytes of frames that its mappings have and that are not swapped out.
@@ -162,13 +137,72 @@ impl State {
     /// See [`Mm::send_out`]. Only where all was looked at it may be nothing.
     pub(crate) fn send_out(&mut self, bytes: u64) -> u64 {
         let looks = self.pmas.charged().all() / bytes.saturating_mul(LOOK).max(PAGE) + 2;
+        let mut done = 0;
         for _ in 0..looks {
-            let done = self.send_next(bytes);
             if done > 0 || self.host.is_gone() || !self.clas.can_swap() {
-                return done;
+                break;
+            }
+            done = self.send_next(bytes);
+        }
+        if done < bytes {
+            done += self.send_strays(bytes - done);
+        }
+        done
+    }
+
+    /// Sends out what others have brought in of what is swapped out here. They may have given it
+    /// up since, so that no other hand finds it.
+    fn send_strays(&mut self, bytes: u64) -> u64 {
+        if self.host.is_gone() || !self.clas.can_swap() {
+            return 0;
+        }
+        let strays = self.strays(bytes);
+        if strays.is_empty() {
+            return 0;
+        }
+        let kin = self.kin.all();
+        let mut others: Vec<_> = kin.iter().filter_map(|m| m.state.try_lock()).collect();
+        let mut done = 0;
+        for which in [Others::Unused, Others::All] {
+            for r in &strays {
+                if done < bytes {
+                    done += self.send_range(r.clone(), &mut others, which);
+                }
+            }
+            if done > 0 {
+                break;
             }
         }
-        0
+        drop(others);
+        self.met.extend(kin);
+        done
+    }
+
+    /// Where they lie, until there are so many bytes. Looks only if some have come since there
+    /// were none.
+    fn strays(&mut self, bytes: u64) -> Vec<Range<u64>> {
+        let (mut out, mut found) = (Vec::new(), 0);
+        let came = self.clas.came_shared();
+        if came == self.swap.no_strays_at {
+            return out;
+        }
+        for (r, pma) in self.pmas.iter().filter(|(_, p)| !p.is_here()) {
+            let Some(frame) = pma.frames() else { continue };
+            let (mut at, pages) = (0, (r.end - r.start) / PAGE);
+            while let Some(here) = self.clas.next_here(frame.add(at * PAGE), pages - at) {
+                let start = r.start + (at + here.start) * PAGE;
+                at += here.end;
+                found += (here.end - here.start) * PAGE;
+                out.push(start..r.start + at * PAGE);
+                if found >= bytes {
+                    return out;
+                }
+            }
+        }
+        if out.is_empty() {
+            self.swap.no_strays_at = came;
+        }
+        out
     }
 
     fn send_next(&mut self, bytes: u64) -> u64 {
@@ -176,8 +210,8 @@ impl State {
             return 0;
         }
         let (unused, used) = self.look_round(bytes);
-        for r in joined(&used) {
-            self.host.unmap(r);
+        for r in &used {
+            self.host.unmap(r.clone());
         }
         if !self.host.flush() || self.host.is_gone() {
             return 0;
@@ -252,7 +286,7 @@ impl State {
         vmas.any(|(_, v)| v.flags.intersects(KEPT))
     }
 
-    /// Sends out what can go of `r`, which is not mapped here; how many bytes.
+    /// Sends out what is here and can go of `r`, which is not mapped here; how many bytes.
     fn send_range(
         &mut self,
         r: Range<u64>,
@@ -265,15 +299,26 @@ impl State {
             let Some((e, pma)) = self.pmas.get(at).map(|(e, p)| (e, *p)) else {
                 break;
             };
-            let end = e.end.min(r.end);
-            let frame = match pma.kind {
-                PmaKind::Anon | PmaKind::AnonCow => pma.after(at - e.start).frames(),
-                _ => None,
-            };
+            let mut end = e.end.min(r.end);
+            let frame = pma.after(at - e.start).frames().filter(|_| !pma.is_file());
             let Some(frame) = frame else {
                 at = end;
                 continue;
             };
+            if !pma.is_here() {
+                // Somebody else has brought some in. (None can go meanwhile: that needs this lock.)
+                match self.clas.next_here(frame, (end - at) / PAGE) {
+                    Some(here) if here.start == 0 => end = at + here.end * PAGE,
+                    Some(here) => {
+                        at += here.start * PAGE;
+                        continue;
+                    }
+                    None => {
+                        at = end;
+                        continue;
+                    }
+                }
+            }
             // As far as everybody has it in one piece.
             let ends = others.iter().filter_map(|o| o.owner(at, frame));
             let end = ends.map(|e| e.end).fold(end, u64::min);
@@ -372,8 +417,7 @@ impl State {
         let at = pma.after(part.start - e.start).frames();
         let at = at.ok_or(abi::errno::EIO)?;
         let pages = (part.end - part.start) / PAGE;
-        self.clas.bring_in(at, pages)?;
-        Ok(self.clas.is_exclusive(at, pages))
+        self.clas.bring_in(at, pages)
     }
 }
 

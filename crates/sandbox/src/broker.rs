@@ -8,11 +8,11 @@ pub(crate) mod user;
 
 use crate::privilege::{self as own, Standing};
 use crate::spawn::REPORT;
-use crate::{Error, kernel, step};
+use crate::{Error, step};
 use abi::Result;
 use abi::errno::{EINVAL, EPROTONOSUPPORT};
 use hostcall::table::Process;
-use hostcall::{HostFd, inet, process, sock, start as host};
+use hostcall::{HostFd, inet, process, sock};
 use net::host::broker::{BIND, REQUEST_MAX, SOCKET};
 use net::interface::Interface;
 use std::convert::Infallible;
@@ -21,24 +21,7 @@ pub fn run(standing: Standing, fds: Vec<HostFd>) -> std::result::Result<Infallib
     let [report, channel] = <[HostFd; 2]>::try_from(fds).map_err(|_| Error::NoDescriptors)?;
     // It stays open as long as the process.
     let _ = report.into_raw();
-    step("leave the terminal", host::setsid())?;
-    if let Standing::Ordinary { uid, gid } = standing {
-        kernel::map_ids(uid, gid)?;
-    }
-    let own_namespaces = libc::CLONE_NEWNS | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
-    step("make its namespaces", host::unshare(own_namespaces))?;
-    step("leave the host's files", own::empty_root())?;
-    let keep = match standing {
-        Standing::Privileged => {
-            step(
-                "become nobody",
-                own::become_nobody(own::CAP_NET_BIND_SERVICE | own::CAP_SETPCAP),
-            )?;
-            own::CAP_NET_BIND_SERVICE
-        }
-        Standing::Ordinary { .. } => 0,
-    };
-    step("give up its capabilities", own::keep_capabilities(keep))?;
+    own::leave_host(standing, own::CAP_NET_BIND_SERVICE)?;
     step("confine itself", own::lock_down(Process::Broker, REPORT))?;
     serve(&channel)
 }

@@ -16,9 +16,9 @@ mod pcapng;
 
 use crate::privilege::{self as own, Namespaces, Standing};
 use crate::spawn::{self, Who};
-use crate::{Error, kernel, step};
+use crate::{Error, step};
 use hostcall::table::Process;
-use hostcall::{HostFd, RawFd, file, packet, process, start as host, time};
+use hostcall::{HostFd, RawFd, file, packet, process, time};
 use pcapng::{Direction, Frame};
 use std::convert::Infallible;
 use std::fs::File;
@@ -148,7 +148,6 @@ fn run(
     let (Some(until), Some(file)) = (fds.next(), fds.next()) else {
         return Err(Error::NoDescriptors);
     };
-    step("leave the terminal", host::setsid())?;
     if stays == Stays::Alone {
         // Who started it may be waited for until its standard error closes.
         let null = spawn::null()?;
@@ -156,16 +155,7 @@ fn run(
             step("be silent", process::dup_onto(null.raw(), n)).map(HostFd::into_raw)?;
         }
     }
-    if let Standing::Ordinary { uid, gid } = standing {
-        kernel::map_ids(uid, gid)?;
-    }
-    let own_namespaces = libc::CLONE_NEWNS | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
-    step("make its namespaces", host::unshare(own_namespaces))?;
-    step("leave the host's files", own::empty_root())?;
-    if standing == Standing::Privileged {
-        step("become nobody", own::become_nobody(own::CAP_SETPCAP))?;
-    }
-    step("give up its capabilities", own::keep_capabilities(0))?;
+    own::leave_host(standing, 0)?;
     let locked = match stays {
         Stays::WithCaller => own::lock_down(Process::Capture, until.raw()),
         Stays::Alone => own::lock_down_alone(Process::Capture),

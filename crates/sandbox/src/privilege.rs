@@ -1,6 +1,6 @@
 //! What the starter may do, and giving it up.
 
-use crate::{Error, Spec, step};
+use crate::{Error, Spec, kernel, step};
 use abi::errno::{EINVAL, EIO, EPERM};
 use abi::{Errno, Result};
 use hostcall::bpf::{self, AllThreads};
@@ -224,6 +224,27 @@ pub fn map_as_here(child: i32) -> Result<()> {
         std::fs::write(format!("/proc/{child}/{file}"), map).map_err(failed)?;
     }
     Ok(())
+}
+
+/// The way of a process that needs no file of the host's: out of its terminal, its files and its
+/// namespaces but that of the network, and out of root's privileges but `keep`, which an ordinary
+/// starter has not.
+pub fn leave_host(standing: Standing, keep: u64) -> std::result::Result<(), Error> {
+    step("leave the terminal", host::setsid())?;
+    if let Standing::Ordinary { uid, gid } = standing {
+        kernel::map_ids(uid, gid)?;
+    }
+    let own = libc::CLONE_NEWNS | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
+    step("make its namespaces", host::unshare(own))?;
+    step("leave the host's files", empty_root())?;
+    let kept = match standing {
+        Standing::Privileged => {
+            step("become nobody", become_nobody(keep | CAP_SETPCAP))?;
+            keep
+        }
+        Standing::Ordinary { .. } => 0,
+    };
+    step("give up its capabilities", keep_capabilities(kept))
 }
 
 /// Mounts an empty directory that cannot be written over a directory.

@@ -29,6 +29,7 @@ use parking_lot::{Condvar, Mutex};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::num::NonZeroU32;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A page, as an array has it.
@@ -170,6 +171,8 @@ pub(crate) struct Swap {
     /// Pages that went, and that came, ever.
     out: AtomicU64,
     back: AtomicU64,
+    /// Of those that came, how many had more than one reference.
+    came_shared: AtomicU64,
 }
 
 /// What [`Clas::swap_stats`] tells.
@@ -196,6 +199,7 @@ impl Swap {
             absent: AtomicU64::new(0),
             out: AtomicU64::new(0),
             back: AtomicU64::new(0),
+            came_shared: AtomicU64::new(0),
         }
     }
 
@@ -303,6 +307,26 @@ impl Clas {
         self.swap.get().is_some_and(went)
     }
 
+    /// Of `pages` frames the first in a row that are here, counted from `at` on.
+    #[must_use]
+    pub fn next_here(&self, at: Cla, pages: u64) -> Option<Range<u64>> {
+        let first = at.page();
+        let all = self.swap.get();
+        let t = all.map(|s| s.table.lock());
+        let is_here = |i: &u64| t.as_ref().is_none_or(|t| t.get(first + i) == State::Here);
+        let start = (0..pages).find(is_here)?;
+        let end = (start..pages).find(|i| !is_here(i)).unwrap_or(pages);
+        Some(start..end)
+    }
+
+    /// How many frames were brought in, ever, that had more than one reference.
+    #[must_use]
+    pub fn came_shared(&self) -> u64 {
+        self.swap
+            .get()
+            .map_or(0, |s| s.came_shared.load(Ordering::Relaxed))
+    }
+
     #[must_use]
     pub fn swap_stats(&self) -> SwapStats {
         let Some(s) = self.swap.get() else {
@@ -396,12 +420,21 @@ impl Clas {
     }
 
     /// Brings in what is away of `pages` frames (16 at most); the caller holds references.
-    /// `ENOMEM` where the limit leaves no room for all of them, `EIO` where one is lost.
-    pub fn bring_in(&self, at: Cla, pages: u64) -> Result<()> {
-        let Some(swap) = self.swap.get() else {
-            return Ok(());
-        };
-        let claimed = swap.claim(at.page(), pages.min(BATCH as u64));
+    /// Whether nobody else has any of them; `ENOMEM` where the limit leaves no room for all of them,
+    /// `EIO` where one is lost.
+    pub fn bring_in(&self, at: Cla, pages: u64) -> Result<bool> {
+        if let Some(swap) = self.swap.get() {
+            self.bring_claimed(swap, at, pages.min(BATCH as u64))?;
+        }
+        let alone = self.is_exclusive(at, pages);
+        if !alone && let Some(swap) = self.swap.get() {
+            swap.came_shared.fetch_add(pages, Ordering::Relaxed);
+        }
+        Ok(alone)
+    }
+
+    fn bring_claimed(&self, swap: &Swap, at: Cla, pages: u64) -> Result<()> {
+        let claimed = swap.claim(at.page(), pages);
         if claimed.is_empty() {
             return Ok(());
         }

@@ -567,3 +567,42 @@ fn frames_of_another_clas_are_held() {
     a.mm.munmap(moved, 2 * P).unwrap();
     assert_eq!(other.stats().allocated, 0);
 }
+
+/// What a child has brought in and given up again is in memory, and its parent, which has not
+/// noticed, can send it out anew.
+#[test]
+fn what_another_has_brought_in_goes_again() {
+    let clas = Clas::new().unwrap();
+    clas.swap_in_memory(1 << 20).unwrap();
+    let a = App::new(&clas);
+    let at = a.anon(16 * P, RW, 0).unwrap();
+    for i in 0..16 {
+        a.store(at.0 + i * P, i as u8 + 1).unwrap();
+    }
+    let here = || clas.stats().allocated - clas.swap_stats().used;
+    assert_eq!(a.mm.send_out(16 * P), 16 * P);
+    for ends in [true, false] {
+        let child = a.fork();
+        for i in 4..12 {
+            assert_eq!(child.load(at.0 + i * P), Ok(i as u8 + 1));
+        }
+        // (Some more come with them.)
+        let came = here();
+        assert!(came >= 8 * P);
+        if ends {
+            drop(child);
+            assert_eq!(a.mm.send_out(16 * P), came);
+        } else {
+            // A copy of its own: the frames that it gave up stay the parent's.
+            for i in 4..12 {
+                child.store(at.0 + i * P, 100).unwrap();
+            }
+            assert!(a.mm.send_out(16 * P) >= 8 * P);
+            assert_eq!(child.load(at.0 + 5 * P), Ok(100));
+        }
+    }
+    for i in 0..16 {
+        assert_eq!(a.load(at.0 + i * P), Ok(i as u8 + 1));
+    }
+    a.check();
+}

@@ -18,13 +18,13 @@ mod told;
 
 use crate::privilege::{self as own, Standing};
 use crate::spawn::REPORT;
-use crate::{Error, kernel, step};
+use crate::{Error, step};
 use abi::Result;
 use abi::errno::{EACCES, EAGAIN, EINPROGRESS, EINVAL};
 use egress::{Guard, Protocol, Refusal};
 use hostcall::inet::{self, Interest, Watch};
 use hostcall::table::Process;
-use hostcall::{HostFd, RawFd, process, sock, start as host, time};
+use hostcall::{HostFd, RawFd, process, sock, time};
 use net::Endpoint;
 use net::user::is_hosts;
 use net::user::wire::{self, Answer, Datagrams, Request, ToBroker, ToSentry, User};
@@ -110,18 +110,8 @@ pub fn run(
     };
     // It stays open as long as the process.
     let _ = report.into_raw();
-    step("leave the terminal", host::setsid())?;
     let descriptors = own::raise_limits(standing, 0) as usize;
-    if let Standing::Ordinary { uid, gid } = standing {
-        kernel::map_ids(uid, gid)?;
-    }
-    let own_namespaces = libc::CLONE_NEWNS | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
-    step("make its namespaces", host::unshare(own_namespaces))?;
-    step("leave the host's files", own::empty_root())?;
-    if standing == Standing::Privileged {
-        step("become nobody", own::become_nobody(own::CAP_SETPCAP))?;
-    }
-    step("give up its capabilities", own::keep_capabilities(0))?;
+    own::leave_host(standing, 0)?;
     let mut b = Broker {
         watch: step("watch sockets", Watch::new())?,
         requests,

@@ -92,16 +92,18 @@ impl Server {
             Err(EINTR) => return Ok(Heard::Word),
             Err(e) => return Err(format!("the starter cannot be heard: {e}")),
         };
+        self.obey(&m[..n], given)?;
+        Ok(Heard::Word)
+    }
+
+    /// Does what a packet asks for. What has a number is asked by [`Server::ask`].
+    fn obey(&mut self, m: &[u8], given: Vec<HostFd>) -> core::result::Result<(), String> {
         let word = |at: usize| {
-            (n >= at + 4).then(|| u32::from_le_bytes(m[at..at + 4].try_into().expect("4")))
+            let bytes = m.get(at..at + 4)?;
+            Some(u32::from_le_bytes(bytes.try_into().expect("4")))
         };
         let (kernel, container) = (&self.kernel, &self.container);
         let number = word(4).unwrap_or(0);
-        let request = Request {
-            kernel: kernel.clone(),
-            container: container.clone(),
-            number,
-        };
         match word(0) {
             Some(control::WINDOW) => {
                 let process = word(8).unwrap_or(0) as i32;
@@ -129,32 +131,47 @@ impl Server {
                 }
             }
             Some(control::LIMITS) => {
-                if let Ok(new) = serde_json::from_slice(&m[4..n]) {
+                if let Ok(new) = serde_json::from_slice(&m[4..]) {
                     container.update_limits(new);
                 }
             }
-            Some(control::PING) => request.done(0),
-            Some(control::PAUSE) => {
+            Some(kind) => self.ask(kind, number, given),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Does what has an answer, by its number.
+    fn ask(&self, kind: u32, number: u32, given: Vec<HostFd>) {
+        let (kernel, container) = (&self.kernel, &self.container);
+        let request = Request {
+            kernel: kernel.clone(),
+            container: container.clone(),
+            number,
+        };
+        match kind {
+            control::PING => request.done(0),
+            control::PAUSE => {
                 kernel.freeze(container);
                 request.done(0);
             }
-            Some(control::RESUME) => {
+            control::RESUME => {
                 kernel.thaw(container);
                 request.done(0);
             }
-            Some(control::EXEC) => request.aside(move |r| {
+            control::EXEC => request.aside(move |r| {
                 let ready = execute(r, given)?;
                 let held = r.container.hold(ready, |pid| r.try_done(pid as u32));
                 held.map_err(|_| "the container has ended, or its monitor does not listen")?;
                 Ok(None)
             }),
-            Some(control::JOIN) if Arc::ptr_eq(container, &kernel.root) => {
+            control::JOIN if Arc::ptr_eq(container, &kernel.root) => {
                 request.aside(move |r| {
                     join::join(&r.kernel, given)?;
                     Ok(Some(0))
                 });
             }
-            Some(control::CHANGES) => request.aside(move |r| {
+            control::CHANGES => request.aside(move |r| {
                 let root = r.container.root().ok_or("the container is not ready")?;
                 if root.overlay.is_none() {
                     return Err(
@@ -165,14 +182,14 @@ impl Server {
                 let out = given.first().ok_or("there is nowhere to write to")?;
                 Ok(Some(or(changes::write(root, out), "write the changes")?))
             }),
-            Some(control::CENSUS) => request.aside(move |r| {
+            control::CENSUS => request.aside(move |r| {
                 let body = serde_json::to_vec(&census(r)).map_err(|e| e.to_string())?;
                 for fd in &given {
                     or(write_all(fd, &body), "write the census")?;
                 }
                 Ok(Some(0))
             }),
-            Some(control::NETWORK) => request.aside(move |r| {
+            control::NETWORK => request.aside(move |r| {
                 let report = network::report(&r.kernel, &r.container);
                 let body = serde_json::to_vec(&report).map_err(|e| e.to_string())?;
                 let out = given.first().ok_or("there is nowhere to write to")?;
@@ -180,19 +197,18 @@ impl Server {
                 Ok(Some(0))
             }),
             // (They are the sandbox's: who joins it has no say.)
-            Some(control::RULES) if Arc::ptr_eq(container, &kernel.root) => {
+            control::RULES if Arc::ptr_eq(container, &kernel.root) => {
                 request.aside(move |r| {
                     let body = given.first().ok_or("the request has no body")?;
                     network::change_rules(&r.kernel, &or(read_all(body), "read of the rules")?)?;
                     Ok(Some(0))
                 });
             }
-            Some(kind) if kind >= control::START => {
+            kind if kind >= control::START => {
                 request.refuse("this version does not know that request");
             }
             _ => {}
         }
-        Ok(Heard::Word)
     }
 }
 

@@ -20,7 +20,7 @@ use crate::task::ThreadGroup;
 use abi::PAGE_SIZE;
 use abi::signal::SIGKILL;
 use config::control;
-use mm::{Mm, Sent};
+use mm::Mm;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -201,11 +201,12 @@ impl Kernel {
             let part = (u128::from(bytes) * u128::from(has) / u128::from(all)) as u64;
             let part = part.max(ENOUGH);
             asked += part;
-            if let Sent::Bytes(n) = h.mm.send_out(part) {
-                freed += n;
-            }
+            freed += h.mm.send_out(part);
         }
         if freed < bytes / 2 {
+            for h in &holders {
+                freed += h.mm.send_out(bytes);
+            }
             freed += holders.iter().filter_map(|h| h.mm.trim()).sum::<u64>();
         }
         freed
