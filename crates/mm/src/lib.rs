@@ -24,7 +24,7 @@
 //!   Anon ───────────────► AnonCow ─────────────────────► Anon
 //!    ▲                       │ write, shared: copy 16 KiB or more
 //!    └───────────────────────┘
-//!   File (private) ── write: copy up to 64 KiB ──► Anon
+//!   File (private) ── write: copy 64 KiB or more ──► Anon
 //!   Anon, AnonCow ── long unused, alone ──► Swapped ── access ──► Anon, or AnonCow if shared since
 //!   File (shared)  ── write: ask the file for Access::Write ──► FileWritable
 //! ```

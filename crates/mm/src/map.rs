@@ -21,8 +21,8 @@ use std::sync::Arc;
 
 /// `MAP_HUGE_MASK << MAP_HUGE_SHIFT`.
 const MAP_HUGE_BITS: u32 = 0x3f << 26;
-/// The flags that MAP_SHARED_VALIDATE knows (`LEGACY_MAP_MASK`).
-const KNOWN: u32 = MAP_SHARED
+/// The flags that MAP_SHARED_VALIDATE knows without being told more (`LEGACY_MAP_MASK`).
+const LEGACY: u32 = MAP_SHARED
     | MAP_PRIVATE
     | MAP_FIXED
     | MAP_ANONYMOUS
@@ -281,7 +281,7 @@ fn checked_flags(req: &MmapRequest, prot: Prot) -> Result<(VmaFlags, Prot)> {
             match kind {
                 MAP_SHARED | MAP_SHARED_VALIDATE => {
                     if kind == MAP_SHARED_VALIDATE
-                        && flags & !(KNOWN | MAP_FIXED_NOREPLACE) & !MAP_TYPE != 0
+                        && flags & !(LEGACY | MAP_FIXED_NOREPLACE) & !MAP_TYPE != 0
                     {
                         return Err(EOPNOTSUPP);
                     }

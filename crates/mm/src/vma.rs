@@ -28,6 +28,16 @@ bitflags::bitflags! {
     }
 }
 
+// No two share a bit: the policy has all that is left, so that one more flag takes one from it.
+const _: () = {
+    let (all, mut ones, mut i) = (<VmaFlags as bitflags::Flags>::FLAGS, 0, 0);
+    while i < all.len() {
+        ones += all[i].value().bits().count_ones();
+        i += 1;
+    }
+    assert!(ones == VmaFlags::all().bits().count_ones());
+};
+
 /// A file as it is mapped.
 pub(crate) struct FileRef {
     pub(crate) mappable: Arc<dyn Mappable>,

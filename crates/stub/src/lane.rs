@@ -98,6 +98,23 @@ pub const KIND_RECV: u8 = 9;
 pub const KIND_EPOLL_CTL: u8 = 10;
 /// ioctl(2): the same, with FIONREAD.
 pub const KIND_IOCTL: u8 = 11;
+// `answers.s` and `lanes.s` choose by this order: what is above KIND_STACK and below KIND_READ would
+// be taken for sigaltstack(2).
+const _: () = {
+    let kinds = [KIND_MASK, KIND_WAKE, KIND_YIELD, KIND_NAMES, KIND_STACK];
+    let mut i = 1;
+    while i < kinds.len() {
+        assert!(kinds[i] == kinds[i - 1] + 1);
+        i += 1;
+    }
+    assert!(KIND_STACK < KIND_READ && KIND_IOCTL == KIND_READ + 3 && KIND_IOCTL < KINDS_SPECIAL);
+    let mut i = 0;
+    while i < LOCAL.len() {
+        let (_, kind, word) = LOCAL[i];
+        assert!(kind <= KIND_STACK || word < 256 && kind as u64 & !(KIND_OWN as u64) == word);
+        i += 1;
+    }
+};
 /// Its number, and the command that asks how many bytes can be read.
 pub const COUNTED: u32 = nr::IOCTL;
 pub const FIONREAD: u32 = 0x541b;
