@@ -1,5 +1,6 @@
-//! Options of the IP, IPv6, TCP and UDP levels (`ip(7)`, `ipv6(7)`, `tcp(7)`, `udp(7)`): mostly
-//! numbers that are kept and told, since no packet is ever made.
+//! Options of the IP, IPv6, TCP and UDP levels (`ip(7)`, `ipv6(7)`, `tcp(7)`, `udp(7)`): numbers
+//! that are checked, kept and told. What they mean for packets of ours is in `stack::options`;
+//! what is joined in memory has none.
 
 use crate::bindings::{Families, PortRange};
 use crate::ns::NetNamespace;

@@ -276,7 +276,7 @@ impl Common {
                 o.retain(|(n, _)| *n != name);
                 o.push((name, int));
             }
-            // Filters see packets, and there are none; an empty answer would hide that from nobody.
+            // (Packet sockets have filters; here, what is joined in memory has no packets to filter.)
             SO_ATTACH_FILTER | SO_ATTACH_BPF => return Err(EPERM),
             SO_DETACH_FILTER => return Err(abi::errno::ENOENT),
             _ => return Err(ENOPROTOOPT),
