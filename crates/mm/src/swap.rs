@@ -139,47 +139,27 @@ impl State {
         let looks = self.pmas.charged().all() / bytes.saturating_mul(LOOK).max(PAGE) + 2;
         let mut done = 0;
         for _ in 0..looks {
-            if done > 0 || self.host.is_gone() || !self.clas.can_swap() {
+            if done > 0 || !self.can_send() {
                 break;
             }
             done = self.send_next(bytes);
         }
-        if done < bytes {
-            done += self.send_strays(bytes - done);
+        if done < bytes && self.can_send() {
+            // What others have brought in of what is swapped out here: they may have given it up
+            // since, so that no other hand finds it.
+            let strays = self.strays(bytes - done);
+            let steps = [(&strays, Others::Unused), (&strays, Others::All)];
+            done += self.send_steps(&steps, bytes - done);
         }
         done
     }
 
-    /// Sends out what others have brought in of what is swapped out here. They may have given it
-    /// up since, so that no other hand finds it.
-    fn send_strays(&mut self, bytes: u64) -> u64 {
-        if self.host.is_gone() || !self.clas.can_swap() {
-            return 0;
-        }
-        let strays = self.strays(bytes);
-        if strays.is_empty() {
-            return 0;
-        }
-        let kin = self.kin.all();
-        let mut others: Vec<_> = kin.iter().filter_map(|m| m.state.try_lock()).collect();
-        let mut done = 0;
-        for which in [Others::Unused, Others::All] {
-            for r in &strays {
-                if done < bytes {
-                    done += self.send_range(r.clone(), &mut others, which);
-                }
-            }
-            if done > 0 {
-                break;
-            }
-        }
-        drop(others);
-        self.met.extend(kin);
-        done
+    fn can_send(&self) -> bool {
+        !self.host.is_gone() && self.clas.can_swap()
     }
 
-    /// Where they lie, until there are so many bytes. Looks only if some have come since there
-    /// were none.
+    /// Where such strays lie, until there are so many bytes. Looks only if some have come since
+    /// there were none.
     fn strays(&mut self, bytes: u64) -> Vec<Range<u64>> {
         let (mut out, mut found) = (Vec::new(), 0);
         let came = self.clas.came_shared();
@@ -206,9 +186,6 @@ impl State {
     }
 
     fn send_next(&mut self, bytes: u64) -> u64 {
-        if self.host.is_gone() || !self.clas.can_swap() {
-            return 0;
-        }
         let (unused, used) = self.look_round(bytes);
         for r in &used {
             self.host.unmap(r.clone());
@@ -216,23 +193,32 @@ impl State {
         if !self.host.flush() || self.host.is_gone() {
             return 0;
         }
-        let kin = self.kin.all();
-        let mut others: Vec<_> = kin.iter().filter_map(|m| m.state.try_lock()).collect();
-        let mut done = 0;
-        for (ranges, which) in [
+        let steps = [
             (&unused, Others::Unused),
             (&unused, Others::All),
             (&used, Others::All),
-        ] {
-            // What was used goes only where else nothing would.
-            if done > 0 && which == Others::All {
+        ];
+        self.send_steps(&steps, bytes)
+    }
+
+    /// Sends out up to so many bytes of what is not mapped here, step by step. What was used goes
+    /// only where else nothing would.
+    fn send_steps(&mut self, steps: &[(&Vec<Range<u64>>, Others)], bytes: u64) -> u64 {
+        if steps.iter().all(|(ranges, _)| ranges.is_empty()) {
+            return 0;
+        }
+        let kin = self.kin.all();
+        let mut others: Vec<_> = kin.iter().filter_map(|m| m.state.try_lock()).collect();
+        let mut done = 0;
+        for (ranges, which) in steps {
+            if done > 0 && *which == Others::All {
                 break;
             }
-            for r in ranges {
+            for r in *ranges {
                 if done >= bytes {
                     break;
                 }
-                done += self.send_range(r.clone(), &mut others, which);
+                done += self.send_range(r.clone(), &mut others, *which);
             }
         }
         drop(others);
@@ -368,7 +354,7 @@ impl State {
 
     /// `MADV_PAGEOUT`.
     pub(crate) fn page_out(&mut self, r: Range<u64>) {
-        if self.host.is_gone() || !self.clas.can_swap() || self.is_locked(&r) {
+        if !self.can_send() || self.is_locked(&r) {
             return;
         }
         self.host.unmap(r.clone());

@@ -134,6 +134,27 @@ impl Table {
         }
     }
 
+    /// The first of `[start, end)` that is here, or that is not; a chunk is looked up once.
+    fn first(&self, start: u64, end: u64, is_here: bool) -> Option<u64> {
+        let mut page = start;
+        while page < end {
+            let next = ((page / CHUNK as u64 + 1) * CHUNK as u64).min(end);
+            match self.0.get(&(page / CHUNK as u64)) {
+                None if is_here => return Some(page),
+                None => {}
+                Some(c) => {
+                    let fits =
+                        |p: &u64| (c.words[*p as usize % CHUNK] == State::Here.word()) == is_here;
+                    if let Some(p) = (page..next).find(fits) {
+                        return Some(p);
+                    }
+                }
+            }
+            page = next;
+        }
+        None
+    }
+
     /// Forgets `[start, end)`; gives what was there.
     fn take(&mut self, start: u64, end: u64) -> Vec<State> {
         let mut out = Vec::new();
@@ -171,7 +192,8 @@ pub(crate) struct Swap {
     /// Pages that went, and that came, ever.
     out: AtomicU64,
     back: AtomicU64,
-    /// Of those that came, how many had more than one reference.
+    /// Pages that others have, too, when somebody asked for them to come. It only tells whether
+    /// there may be strays (`mm::swap`).
     came_shared: AtomicU64,
 }
 
@@ -310,16 +332,17 @@ impl Clas {
     /// Of `pages` frames the first in a row that are here, counted from `at` on.
     #[must_use]
     pub fn next_here(&self, at: Cla, pages: u64) -> Option<Range<u64>> {
-        let first = at.page();
-        let all = self.swap.get();
-        let t = all.map(|s| s.table.lock());
-        let is_here = |i: &u64| t.as_ref().is_none_or(|t| t.get(first + i) == State::Here);
-        let start = (0..pages).find(is_here)?;
-        let end = (start..pages).find(|i| !is_here(i)).unwrap_or(pages);
-        Some(start..end)
+        let (first, last) = (at.page(), at.page() + pages);
+        let Some(swap) = self.swap.get() else {
+            return (pages > 0).then_some(0..pages);
+        };
+        let t = swap.table.lock();
+        let start = t.first(first, last, true)?;
+        let end = t.first(start, last, false).unwrap_or(last);
+        Some(start - first..end - first)
     }
 
-    /// How many frames were brought in, ever, that had more than one reference.
+    /// How many frames somebody has asked to come, ever, that had more than one reference.
     #[must_use]
     pub fn came_shared(&self) -> u64 {
         self.swap
@@ -423,11 +446,12 @@ impl Clas {
     /// Whether nobody else has any of them; `ENOMEM` where the limit leaves no room for all of them,
     /// `EIO` where one is lost.
     pub fn bring_in(&self, at: Cla, pages: u64) -> Result<bool> {
-        if let Some(swap) = self.swap.get() {
-            self.bring_claimed(swap, at, pages.min(BATCH as u64))?;
-        }
+        let Some(swap) = self.swap.get() else {
+            return Ok(self.is_exclusive(at, pages));
+        };
+        self.bring_claimed(swap, at, pages.min(BATCH as u64))?;
         let alone = self.is_exclusive(at, pages);
-        if !alone && let Some(swap) = self.swap.get() {
+        if !alone {
             swap.came_shared.fetch_add(pages, Ordering::Relaxed);
         }
         Ok(alone)

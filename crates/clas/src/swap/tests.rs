@@ -95,3 +95,25 @@ fn what_nobody_touched_takes_no_swap() {
     c.decref(at, 200);
     assert_eq!(c.stats().allocated, 0);
 }
+
+/// What is here between what is away, over the borders of the table's chunks.
+#[test]
+fn the_next_that_are_here() {
+    let mut t = Table::default();
+    for page in (500..520).chain(1024..1536).chain(1600..1601) {
+        t.set(page, State::Zeros);
+    }
+    for end in [505, 1030, 1700, 4000] {
+        for start in (490..530).chain(1020..1030).chain(1530..1610) {
+            for is_here in [true, false] {
+                let fits = |p: &u64| (t.get(*p) == State::Here) == is_here;
+                let want = (start..end).find(fits);
+                assert_eq!(
+                    t.first(start, end, is_here),
+                    want,
+                    "{start} {end} {is_here}"
+                );
+            }
+        }
+    }
+}

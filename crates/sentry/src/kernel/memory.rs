@@ -205,7 +205,9 @@ impl Kernel {
         }
         if freed < bytes / 2 {
             for h in &holders {
-                freed += h.mm.send_out(bytes);
+                if freed < bytes {
+                    freed += h.mm.send_out(bytes - freed);
+                }
             }
             freed += holders.iter().filter_map(|h| h.mm.trim()).sum::<u64>();
         }
