@@ -2,13 +2,15 @@
 //! that are checked, kept and told. What they mean for packets of ours is in `stack::options`;
 //! what is joined in memory has none.
 
-use crate::bindings::{Families, PortRange};
+use crate::addr::Endpoint;
+use crate::bindings::{Asked, Families, PortRange};
 use crate::ns::NetNamespace;
-use crate::options::int_of;
+use crate::options::{Common, int_of};
 use crate::sys::{SOL_IP, SOL_IPV6, SOL_TCP, SOL_UDP};
 use abi::Result;
 use abi::errno::{EINVAL, ENODEV, ENOPROTOOPT, EPERM, EPROTO};
 use parking_lot::Mutex;
+use std::sync::Arc;
 use vfs::{Caps, Credentials};
 
 #[derive(Clone, Copy)]
@@ -197,9 +199,19 @@ impl InetOptions {
         self.value(level, name) != 0
     }
     /// Among which ports one is chosen.
-    pub fn local_ports(&self, ns: &NetNamespace) -> PortRange {
+    fn local_ports(&self, ns: &NetNamespace) -> PortRange {
         let asked = self.value(SOL_IP, IP_LOCAL_PORT_RANGE) as u32;
         ns.local_ports().narrowed(asked)
+    }
+    /// What a socket with these options asks for, that wants `at`.
+    pub fn asked<'a>(&self, at: Endpoint, common: &'a Arc<Common>, uid: u32) -> Asked<'a> {
+        Asked {
+            at,
+            ports: self.local_ports(&common.ns),
+            families: self.families(),
+            common,
+            uid,
+        }
     }
     /// What a bind takes.
     pub fn families(&self) -> Families {

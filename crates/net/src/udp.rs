@@ -1,7 +1,7 @@
 //! UDP: between sockets of one namespace, and with others by the way out.
 
 use crate::addr::{Endpoint, family_of, parse_inet};
-use crate::bindings::{Asked, Binding, Rule};
+use crate::bindings::{Binding, Rule};
 use crate::control::Control;
 use crate::datagrams::{Arrival, Course, DatagramSocket, Peer, Route, Wishes};
 use crate::inet::*;
@@ -196,15 +196,9 @@ impl Udp {
     }
 
     fn take_port(&self, at: Endpoint, uid: u32) -> Result<Arc<Binding<UdpRx>>> {
-        let (options, ns) = (self.options(), &self.common.ns);
-        let asked = Asked {
-            at,
-            ports: options.local_ports(ns),
-            families: options.families(),
-            common: &self.common,
-            uid,
-        };
-        ns.udp.bind(&asked, Rule::Udp, Some(self.rx.clone()))
+        let asked = self.options().asked(at, &self.common, uid);
+        let table = &self.common.ns.udp;
+        table.bind(&asked, Rule::Udp, Some(self.rx.clone()))
     }
 
     /// Binds to a free port if need be; gives the local endpoint.

@@ -4,37 +4,39 @@
 //! makes the other side's socket at once, unless the accept queue is full: then the connect waits
 //! in the listener's `syns` until accept makes room. A connection that leads out is an [`Outside`].
 
+mod ends;
+mod options;
 mod outside;
 mod shown;
 
+use ends::{Between, Ends};
+pub use ends::{bindable, route};
+pub(crate) use options::congestion;
 pub(crate) use outside::Begin;
 pub use outside::{Outside, accept_from_outside};
 
-use crate::addr::{Endpoint, any_ip, family_of, parse_bind, parse_inet};
-use crate::bindings::{self, Asked, Binding, Rule};
+use crate::addr::{Endpoint, any_ip, family_of};
+use crate::bindings::{self, Binding, Rule};
 use crate::control::Control;
-use crate::inet::{
-    IP_BIND_ADDRESS_NO_PORT, IP_FREEBIND, IPV6_FREEBIND, IPV6_V6ONLY, InetOptions, TCP_CONGESTION,
-};
+use crate::inet::{IP_BIND_ADDRESS_NO_PORT, InetOptions};
 use crate::interface::LO_INDEX;
 use crate::ns::NetNamespace;
-use crate::options::{Common, SO_ACCEPTCONN, SO_ERROR, SO_KEEPALIVE};
+use crate::options::{Common, SO_ERROR, SO_KEEPALIVE};
 use crate::protocol::{Block, Caller, Parts, Protocol, Received, Shutdown};
 use crate::stream::{End, Gone, Half, Take};
 use crate::sys::*;
 use abi::Result;
 use abi::errno::{
-    EACCES, EADDRNOTAVAIL, EAGAIN, EALREADY, ECONNABORTED, ECONNREFUSED, ECONNRESET, EINPROGRESS,
-    EINVAL, EISCONN, ENETUNREACH, ENOBUFS, ENOENT, ENOPROTOOPT, ENOTCONN, EOPNOTSUPP, EPERM, EPIPE,
+    EAGAIN, EALREADY, ECONNABORTED, ECONNREFUSED, ECONNRESET, EINPROGRESS, EINVAL, EISCONN,
+    ENOTCONN, EPIPE,
 };
-use netstack::tcp::Seq;
 use parking_lot::{Mutex, RwLock};
 use shown::{Shown, show_refusal};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
-use vfs::{Caps, Credentials, Sink, Source};
+use vfs::{Credentials, Sink, Source};
 use wait::Events;
 use wait::offer::{Place, ReadSlots};
 
@@ -165,74 +167,6 @@ pub fn new(ns: &Arc<NetNamespace>, family: u16) -> Parts {
     Parts::new(common, tcp)
 }
 
-/// The address that a caller may bind (`EADDRNOTAVAIL`, `EACCES`), for TCP and UDP.
-pub fn bindable(
-    common: &Common,
-    options: &InetOptions,
-    who: &Caller<'_>,
-    addr: &[u8],
-) -> Result<Endpoint> {
-    let at = parse_bind(addr, common.family)?;
-    if common.family == AF_INET6 && at.ip.is_ipv4() && options.on(SOL_IPV6, IPV6_V6ONLY) {
-        return Err(EINVAL);
-    }
-    let free = options.on(SOL_IP, IP_FREEBIND) || options.on(SOL_IPV6, IPV6_FREEBIND);
-    let group =
-        common.kind == SOCK_DGRAM && (at.ip.is_multicast() || common.ns.is_broadcast(at.ip));
-    if !at.ip.is_unspecified() && !common.ns.is_local(at.ip) && !free && !group {
-        return Err(EADDRNOTAVAIL);
-    }
-    let first = common.ns.unprivileged_port_start.load(Ordering::Relaxed);
-    if at.port != 0 && at.port < first && !who.cred.has_in(&common.ns.user, Caps::NET_BIND_SERVICE)
-    {
-        return Err(EACCES);
-    }
-    Ok(at)
-}
-
-/// The destination that an address means, from a socket bound to `local`, and the source address.
-pub fn route(
-    common: &Common,
-    options: &InetOptions,
-    local: Option<Endpoint>,
-    to: Endpoint,
-) -> Result<(Endpoint, IpAddr)> {
-    let mut ip = common.ns.resolve(to.ip);
-    let bound = local.map(|l| l.ip).filter(|ip| !ip.is_unspecified());
-    if to.ip.is_unspecified()
-        && let Some(b) = bound
-    {
-        // "This host" from an address of one family stays in it.
-        ip = if b.is_ipv4() == ip.is_ipv4() { ip } else { b };
-    }
-    let v6only = common.family == AF_INET6 && options.on(SOL_IPV6, IPV6_V6ONLY);
-    if (ip.is_ipv4() && v6only) || !common.ns.reaches(ip) {
-        common.ns.miss(ip);
-        return Err(ENETUNREACH);
-    }
-    if bound.is_some_and(|b| b.is_ipv4() != ip.is_ipv4()) {
-        return Err(ENETUNREACH);
-    }
-    let source = bound.unwrap_or_else(|| common.ns.source_for(ip));
-    Ok((Endpoint { ip, port: to.port }, source))
-}
-
-/// The ends of a connection that begins.
-struct Between {
-    local: Endpoint,
-    remote: Endpoint,
-    /// The least sequence number that it may begin with, where it follows one that is not forgotten.
-    least: Option<Seq>,
-}
-
-/// What a connection is between, seen from the socket that connects.
-struct Ends {
-    local: Endpoint,
-    remote: Endpoint,
-    /// The application knows of it.
-    announced: bool,
-}
-
 impl Tcp {
     fn make(common: Arc<Common>, options: InetOptions, state: State) -> Arc<Tcp> {
         Arc::new_cyclic(|me| Tcp {
@@ -240,32 +174,6 @@ impl Tcp {
             common,
             options: Arc::new(options),
             state: RwLock::new(state),
-        })
-    }
-
-    fn asked(&self, at: Endpoint, uid: u32) -> Asked<'_> {
-        Asked {
-            at,
-            ports: self.options.local_ports(&self.common.ns),
-            families: self.options.families(),
-            common: &self.common,
-            uid,
-        }
-    }
-
-    /// The ends of a connection to `addr`: this socket's own, bound by now, and the other one.
-    fn ends(&self, s: &mut State, who: &Caller<'_>, addr: &[u8]) -> Result<Between> {
-        let to = parse_inet(addr, self.common.family)?;
-        who.cred.may_take_more(ENOBUFS)?;
-        let bound = s.bound.ip.map(|ip| Endpoint { ip, port: 0 });
-        let (remote, ip) = route(&self.common, &self.options, bound, to)?;
-        let (port, least) = self.take_port(s, who.cred.euid, ip, remote)?;
-        let local = Endpoint { ip, port };
-        s.local = Some(local);
-        Ok(Between {
-            local,
-            remote,
-            least,
         })
     }
 
@@ -486,43 +394,39 @@ impl Tcp {
         }
     }
 
-    fn start(&self, who: &Caller<'_>, addr: &[u8], block: Block) -> Result<()> {
-        let mut s = self.state.write();
-        match &mut s.phase {
-            Phase::Idle => {}
-            Phase::Listening(_) => return Err(EISCONN),
+    /// What is to be said to a connect call, if no connection is to begin.
+    fn answer_connect(&self, s: &mut State, block: Block) -> Option<Result<()>> {
+        let answer = match &mut s.phase {
+            Phase::Idle => return None,
+            Phase::Listening(_) => Err(EISCONN),
             Phase::Refused => {
                 s.phase = Phase::Idle;
-                self.common.take_error()?;
-                return Err(ECONNABORTED);
+                self.common.take_error().and(Err(ECONNABORTED))
             }
-            Phase::Connecting { .. } => {
-                return Err(if block == Block::Yes {
-                    EAGAIN
-                } else {
-                    EALREADY
-                });
-            }
-            Phase::Connected(c) if c.announced => return Err(EISCONN),
+            Phase::Connecting { .. } if block == Block::Yes => Err(EAGAIN),
+            Phase::Connecting { .. } => Err(EALREADY),
+            Phase::Connected(c) if c.announced => Err(EISCONN),
             Phase::Connected(c) => {
                 c.announced = true;
-                return Ok(());
+                Ok(())
             }
             Phase::Outside(o) => match o.again() {
-                Some(Err(EAGAIN)) if block == Block::No => return Err(EALREADY),
-                Some(Ok(())) => return Ok(()),
-                Some(Err(e)) => {
-                    if !matches!(e, EAGAIN | EISCONN) {
-                        s.phase = Phase::Idle;
-                        s.unconnect(&self.common);
-                    }
-                    return Err(e);
-                }
-                None => {
+                Some(Err(EAGAIN)) if block == Block::No => Err(EALREADY),
+                Some(r @ (Ok(()) | Err(EAGAIN | EISCONN))) => r,
+                over => {
                     s.phase = Phase::Idle;
                     s.unconnect(&self.common);
+                    return over;
                 }
             },
+        };
+        Some(answer)
+    }
+
+    fn start(&self, who: &Caller<'_>, addr: &[u8], block: Block) -> Result<()> {
+        let mut s = self.state.write();
+        if let Some(answer) = self.answer_connect(&mut s, block) {
+            return answer;
         }
         let between = self.ends(&mut s, who, addr)?;
         let (local, remote) = (between.local, between.remote);
@@ -577,72 +481,6 @@ impl Tcp {
             .notify(Events::WRITABLE | Events::READABLE | Events::ERR | Events::HUP);
         Err(EINPROGRESS)
     }
-
-    fn info(&self) -> Vec<u8> {
-        let mut v = vec![0; 248];
-        v[0] = match &self.state.read().phase {
-            Phase::Idle | Phase::Refused => 7,
-            Phase::Listening(_) => 10,
-            Phase::Connecting { .. } => 2,
-            Phase::Connected(c) if c.is_dead() => 7,
-            Phase::Connected(c) => match (c.rx.ends().end, c.tx.ends().end) {
-                (End::Open, End::Open) => 1,
-                (End::Open, _) => 5,
-                (_, End::Open) => 8,
-                _ => 7,
-            },
-            Phase::Outside(_) => 1,
-        };
-        let mut put = |at: usize, n: u32| v[at..at + 4].copy_from_slice(&n.to_le_bytes());
-        put(8, 204_000); // rto
-        put(12, 40_000); // ato
-        put(16, 65_483); // snd_mss
-        put(20, 65_483); // rcv_mss
-        put(60, 65_535); // pmtu
-        put(64, 65_483); // rcv_ssthresh
-        put(68, 20); // rtt
-        put(72, 10); // rttvar
-        put(76, 0x7fff_ffff); // snd_ssthresh
-        put(80, 10); // snd_cwnd
-        put(84, 65_483); // advmss
-        put(88, 3); // reordering
-        put(96, 65_483); // rcv_space
-        v
-    }
-}
-
-const TCP_MAXSEG: i32 = 2;
-/// What TCP_CONGESTION takes; the option is kept as the place here.
-const CONGESTION: [&str; 2] = ["cubic", "reno"];
-
-/// The name of a congestion control, by its place.
-pub(crate) fn congestion(place: usize) -> &'static str {
-    CONGESTION.get(place).unwrap_or(&CONGESTION[0])
-}
-
-impl Tcp {
-    /// The largest segment: the connection's, else what was set, else what all take (536 bytes).
-    fn maxseg(&self) -> i32 {
-        let set = self.options.set_values();
-        let set = set.iter().find(|v| (v.0, v.1) == (SOL_TCP, TCP_MAXSEG));
-        let s = self.state.read();
-        match &s.phase {
-            Phase::Outside(o) => o.mss().unwrap_or(536),
-            Phase::Connected(_) => self.options.value(SOL_TCP, TCP_MAXSEG),
-            _ => set.map_or(536, |v| v.2),
-        }
-    }
-
-    fn set_congestion(&self, v: &[u8]) -> Result<()> {
-        let name = v.split(|&b| b == 0).next().unwrap_or(&[]);
-        let n = CONGESTION.iter().position(|c| c.as_bytes() == name);
-        let n = n.ok_or(ENOENT)? as i32;
-        self.options.keep(SOL_TCP, TCP_CONGESTION, n);
-        match self.outside() {
-            Some(o) => o.set_option(SOL_TCP, TCP_CONGESTION, &n.to_ne_bytes()),
-            None => Ok(()),
-        }
-    }
 }
 
 impl ReadSlots for Tcp {
@@ -675,7 +513,7 @@ impl Protocol for Tcp {
         }
         let mut local = at;
         if at.port != 0 || !self.options.on(SOL_IP, IP_BIND_ADDRESS_NO_PORT) {
-            let asked = self.asked(at, who.cred.euid);
+            let asked = self.options.asked(at, &self.common, who.cred.euid);
             let b = self.common.ns.tcp.bind(&asked, Rule::Tcp, None)?;
             local.port = b.port;
             s.binding = Some(b);
@@ -718,7 +556,9 @@ impl Protocol for Tcp {
             Some(b) => b.clone(),
             None => {
                 let ip = s.bound.ip.unwrap_or_else(|| any_ip(self.common.family));
-                let asked = self.asked(Endpoint { ip, port: 0 }, who.cred.euid);
+                let asked =
+                    self.options
+                        .asked(Endpoint { ip, port: 0 }, &self.common, who.cred.euid);
                 let b = table.bind(&asked, Rule::Tcp, None)?;
                 s.local = Some(Endpoint { ip, port: b.port });
                 s.binding = Some(b.clone());
@@ -929,22 +769,7 @@ impl Protocol for Tcp {
     }
 
     fn set_option(&self, cred: &Credentials, level: i32, name: i32, v: &[u8]) -> Result<()> {
-        const TCP_REPAIR: i32 = 19;
-        const TCP_ULP: i32 = 31;
-        match (level, name) {
-            (SOL_IPV6, _) if self.common.family == AF_INET => return Err(ENOPROTOOPT),
-            (SOL_IPV6, IPV6_V6ONLY) if self.state.read().binding.is_some() => return Err(EINVAL),
-            (SOL_TCP, TCP_CONGESTION) => return self.set_congestion(v),
-            (SOL_TCP, TCP_REPAIR) => return Err(EPERM),
-            (SOL_TCP, TCP_ULP) => return Err(ENOENT),
-            (SOL_UDP, _) => return Err(ENOPROTOOPT),
-            _ => {}
-        }
-        self.options.set(level, name, v, cred)?;
-        match self.outside() {
-            Some(o) => o.set_option(level, name, v),
-            None => Ok(()),
-        }
+        self.set_by_level(cred, level, name, v)
     }
 
     /// An error of the host's connection is the host's to tell.
@@ -973,37 +798,7 @@ impl Protocol for Tcp {
     }
 
     fn get_option(&self, level: i32, name: i32) -> Result<Vec<u8>> {
-        const TCP_INFO: i32 = 11;
-        const TCP_CC_INFO: i32 = 26;
-        const TCP_ULP: i32 = 31;
-        const IP_MTU: i32 = 14;
-        const IPV6_MTU: i32 = 24;
-        match (level, name) {
-            (SOL_SOCKET, SO_ACCEPTCONN) => {
-                let on = matches!(self.state.read().phase, Phase::Listening(_));
-                Ok(i32::from(on).to_le_bytes().to_vec())
-            }
-            (SOL_SOCKET, _) => Err(ENOPROTOOPT),
-            (SOL_IPV6, _) if self.common.family == AF_INET => Err(EOPNOTSUPP),
-            (SOL_TCP, TCP_INFO) => self.outside().map_or_else(|| Ok(self.info()), |o| o.info()),
-            (SOL_TCP, TCP_MAXSEG) => Ok(self.maxseg().to_le_bytes().to_vec()),
-            (SOL_TCP, TCP_CONGESTION) => {
-                let n = self.options.value(SOL_TCP, TCP_CONGESTION);
-                let name = congestion(n as usize);
-                let mut v = name.as_bytes().to_vec();
-                v.resize(16, 0);
-                Ok(v)
-            }
-            // Neither CUBIC nor Reno tells anything.
-            (SOL_TCP, TCP_ULP | TCP_CC_INFO) => Ok(Vec::new()),
-            (SOL_IP, IP_MTU) | (SOL_IPV6, IPV6_MTU) => {
-                self.peer_name()?;
-                let mtu = self.outside().map_or(65535, |o| o.mtu());
-                Ok(mtu.to_le_bytes().to_vec())
-            }
-            (SOL_UDP, _) => Err(ENOPROTOOPT),
-            _ => self.options.get(level, name),
-        }
+        self.get_by_level(level, name)
     }
 
     fn unread(&self) -> Result<usize> {

@@ -281,7 +281,9 @@ impl Tcp {
             table.connects(b, ip, to)?;
             return Ok(b.port);
         }
-        let asked = self.asked(Endpoint { ip, port: 0 }, uid);
+        let asked = self
+            .options
+            .asked(Endpoint { ip, port: 0 }, &self.common, uid);
         let b = table.bind_towards(&asked, to)?;
         Ok(s.binding.insert(b).port)
     }

@@ -1,0 +1,136 @@
+//! Options of TCP sockets, and TCP_INFO (`tcp(7)`).
+
+use super::{Phase, Tcp};
+use crate::inet::{IPV6_V6ONLY, TCP_CONGESTION};
+use crate::options::SO_ACCEPTCONN;
+use crate::protocol::Protocol;
+use crate::stream::End;
+use crate::sys::*;
+use abi::Result;
+use abi::errno::{EINVAL, ENOENT, ENOPROTOOPT, EOPNOTSUPP, EPERM};
+use vfs::Credentials;
+
+const TCP_MAXSEG: i32 = 2;
+/// What TCP_CONGESTION takes; the option is kept as the place here.
+const CONGESTION: [&str; 2] = ["cubic", "reno"];
+
+/// The name of a congestion control, by its place.
+pub(crate) fn congestion(place: usize) -> &'static str {
+    CONGESTION.get(place).unwrap_or(&CONGESTION[0])
+}
+
+impl Tcp {
+    /// The largest segment: the connection's, else what was set, else what all take (536 bytes).
+    fn maxseg(&self) -> i32 {
+        let set = self.options.set_values();
+        let set = set.iter().find(|v| (v.0, v.1) == (SOL_TCP, TCP_MAXSEG));
+        let s = self.state.read();
+        match &s.phase {
+            Phase::Outside(o) => o.mss().unwrap_or(536),
+            Phase::Connected(_) => self.options.value(SOL_TCP, TCP_MAXSEG),
+            _ => set.map_or(536, |v| v.2),
+        }
+    }
+
+    fn set_congestion(&self, v: &[u8]) -> Result<()> {
+        let name = v.split(|&b| b == 0).next().unwrap_or(&[]);
+        let n = CONGESTION.iter().position(|c| c.as_bytes() == name);
+        let n = n.ok_or(ENOENT)? as i32;
+        self.options.keep(SOL_TCP, TCP_CONGESTION, n);
+        match self.outside() {
+            Some(o) => o.set_option(SOL_TCP, TCP_CONGESTION, &n.to_ne_bytes()),
+            None => Ok(()),
+        }
+    }
+
+    fn info(&self) -> Vec<u8> {
+        let mut v = vec![0; 248];
+        v[0] = match &self.state.read().phase {
+            Phase::Idle | Phase::Refused => 7,
+            Phase::Listening(_) => 10,
+            Phase::Connecting { .. } => 2,
+            Phase::Connected(c) if c.is_dead() => 7,
+            Phase::Connected(c) => match (c.rx.ends().end, c.tx.ends().end) {
+                (End::Open, End::Open) => 1,
+                (End::Open, _) => 5,
+                (_, End::Open) => 8,
+                _ => 7,
+            },
+            Phase::Outside(_) => 1,
+        };
+        let mut put = |at: usize, n: u32| v[at..at + 4].copy_from_slice(&n.to_le_bytes());
+        put(8, 204_000); // rto
+        put(12, 40_000); // ato
+        put(16, 65_483); // snd_mss
+        put(20, 65_483); // rcv_mss
+        put(60, 65_535); // pmtu
+        put(64, 65_483); // rcv_ssthresh
+        put(68, 20); // rtt
+        put(72, 10); // rttvar
+        put(76, 0x7fff_ffff); // snd_ssthresh
+        put(80, 10); // snd_cwnd
+        put(84, 65_483); // advmss
+        put(88, 3); // reordering
+        put(96, 65_483); // rcv_space
+        v
+    }
+
+    pub(super) fn set_by_level(
+        &self,
+        cred: &Credentials,
+        level: i32,
+        name: i32,
+        v: &[u8],
+    ) -> Result<()> {
+        const TCP_REPAIR: i32 = 19;
+        const TCP_ULP: i32 = 31;
+        match (level, name) {
+            (SOL_IPV6, _) if self.common.family == AF_INET => return Err(ENOPROTOOPT),
+            (SOL_IPV6, IPV6_V6ONLY) if self.state.read().binding.is_some() => return Err(EINVAL),
+            (SOL_TCP, TCP_CONGESTION) => return self.set_congestion(v),
+            (SOL_TCP, TCP_REPAIR) => return Err(EPERM),
+            (SOL_TCP, TCP_ULP) => return Err(ENOENT),
+            (SOL_UDP, _) => return Err(ENOPROTOOPT),
+            _ => {}
+        }
+        self.options.set(level, name, v, cred)?;
+        match self.outside() {
+            Some(o) => o.set_option(level, name, v),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn get_by_level(&self, level: i32, name: i32) -> Result<Vec<u8>> {
+        const TCP_INFO: i32 = 11;
+        const TCP_CC_INFO: i32 = 26;
+        const TCP_ULP: i32 = 31;
+        const IP_MTU: i32 = 14;
+        const IPV6_MTU: i32 = 24;
+        match (level, name) {
+            (SOL_SOCKET, SO_ACCEPTCONN) => {
+                let on = matches!(self.state.read().phase, Phase::Listening(_));
+                Ok(i32::from(on).to_le_bytes().to_vec())
+            }
+            (SOL_SOCKET, _) => Err(ENOPROTOOPT),
+            (SOL_IPV6, _) if self.common.family == AF_INET => Err(EOPNOTSUPP),
+            (SOL_TCP, TCP_INFO) => self.outside().map_or_else(|| Ok(self.info()), |o| o.info()),
+            (SOL_TCP, TCP_MAXSEG) => Ok(self.maxseg().to_le_bytes().to_vec()),
+            (SOL_TCP, TCP_CONGESTION) => {
+                let n = self.options.value(SOL_TCP, TCP_CONGESTION);
+                let name = congestion(n as usize);
+                let mut v = name.as_bytes().to_vec();
+                v.resize(16, 0);
+                Ok(v)
+            }
+            // Neither CUBIC nor Reno tells anything.
+            (SOL_TCP, TCP_ULP | TCP_CC_INFO) => Ok(Vec::new()),
+            (SOL_IP, IP_MTU) | (SOL_IPV6, IPV6_MTU) => {
+                self.peer_name()?;
+                let mtu = self.outside().map_or(65535, |o| o.mtu());
+                Ok(mtu.to_le_bytes().to_vec())
+            }
+            (SOL_UDP, _) => Err(ENOPROTOOPT),
+            _ => self.options.get(level, name),
+        }
+    }
+}
