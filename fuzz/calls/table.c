@@ -147,8 +147,11 @@ const struct call calls[] = {
     C(shmget, 4, GIVES(SHM), ONE(0, 1, 2, 3), ML, BITS(0600, 01000, 02000, 0400, 0666)), C(shmat, 4, GIVES(MAPPING), I(SHM), ADDR_, BITS(0, 010000, 020000, 040000, 0100000)), C(shmdt, 4, OUT, ADDR_), C(shmctl, 6, OUT, I(SHM), ONE(0, 1, 2, 3, 11, 12, 13, 14, 15), S(S_SHMID)),
     C(semget, 4, GIVES(SEM), ONE(0, 1, 2, 3), INT_, BITS(0600, 01000, 02000, 0666)), C(semop, 6, OUT, I(SEM), S(S_SEMBUF), INT_), C(semtimedop, 6, OUT, I(SEM), S(S_SEMBUF), INT_, TS), C(semctl, 6, OUT, I(SEM), INT_, ONE(0, 1, 2, 3, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20), S(S_SHMID)),
     C(msgget, 4, GIVES(MSG), ONE(0, 1, 2, 3), BITS(0600, 01000, 02000, 0666)), C(msgsnd, 6, OUT, I(MSG), S(S_MSG), L, BITS(04000, 04000, 0)), C(msgrcv, 6, OUT, I(MSG), B, L, INT_, BITS(04000, 04000, 010000, 020000, 040000, 0)), C(msgctl, 6, OUT, I(MSG), ONE(0, 1, 2, 3, 11, 12, 13), S(S_SHMID)),
+    C(mq_open, 6, QUEUE, {NAME, (const u64 *)2}, BITS(2, 2, 0100, 0100, 0200, 04000, 1, 0), MODE_, S(S_MQATTR)), C(mq_unlink, 2, OUT, {NAME, (const u64 *)2}),
+    C(mq_timedsend, 8, OUT, F(QUEUE), B, ONE(0, 1, 4, 64, 128, 8192), INT_, TS), C(mq_timedreceive, 8, OUT, F(QUEUE), B, ONE(1, 64, 128, 8192, 8192), W, TS),
+    C(mq_notify, 6, OUT, F(QUEUE), S(S_SIGEVENT)), C(mq_getsetattr, 4, OUT, F(QUEUE), S(S_MQATTR), S(S_MQATTR)),
     // What is not implemented, or is no call.
-    C(io_uring_setup, 1, OUT, INT_, B), C(bpf, 1, OUT, INT_, B, L), C(userfaultfd, 1, OUT, INT_), C(perf_event_open, 1, OUT, B, PID_, INT_, FDANY, INT_), C(ptrace, 1, OUT, INT_, PID_, ADDR_, B), C(mq_open, 2, ANY, P, OPEN_FLAGS, MODE_, B),
+    C(io_uring_setup, 1, OUT, INT_, B), C(bpf, 1, OUT, INT_, B, L), C(userfaultfd, 1, OUT, INT_), C(perf_event_open, 1, OUT, B, PID_, INT_, FDANY, INT_), C(ptrace, 1, OUT, INT_, PID_, ADDR_, B),
     C(keyctl, 1, OUT, INT_, NUM_, B, L, NUM_), C(name_to_handle_at, 1, OUT, AT, P, B, W, INT_), C(io_setup, 1, OUT, INT_, W), C(rseq, 1, OUT, B, INT_, INT_, INT_), C(kcmp, 1, OUT, PID_, PID_, INT_, FDANY, FDANY), X(469, no_call, 1, OUT, NUM_, NUM_, NUM_, NUM_, NUM_, NUM_),
 };
 const int call_count = sizeof calls / sizeof *calls;

@@ -191,6 +191,7 @@ static void *small_struct(struct thread *t, enum what w) {
     case S_WORD: { unsigned *p = (unsigned *)(t->arena + (one_in(t, 2) ? 0 : ARENA / 2) + 8 * below(t, 8)); if (one_in(t, 2)) *p = below(t, 4); return one_in(t, 4) ? 0 : p; }
     case S_LEN: { int n = one_in(t, 6) ? (int)number(t) : 128; return put(t, &n, 4); }
     case S_SHMID: return one_in(t, 3) ? (void *)below(t, 64) : put(t, v, sizeof v);
+    case S_MQATTR: { u64 a[8] = {one_in(t, 2) ? 0 : 04000, one_in(t, 8) ? number(t) : 1 + below(t, 10), one_in(t, 8) ? number(t) : 1 + below(t, 128)}; return put(t, a, sizeof a); }
     case S_SCHED: { int p = one_in(t, 2) ? 0 : (int)number(t); return put(t, &p, 4); }
     case S_OPTION: { int o[32] = {one_in(t, 2) ? (int)number(t) : (int)below(t, 2), below(t, 3)}; return put(t, o, sizeof o); }
     default: return put(t, v, sizeof v);
@@ -247,6 +248,8 @@ static u64 path(struct thread *t) {
 static u64 name(struct thread *t, int type) {
     static const char *const names[] = {"user.a", "user.b", "trusted.a", "security.capability", "system.posix_acl_access", "user.", "x"};
     static const char *const types[] = {"tmpfs", "proc", "sysfs", "overlay", "devpts", "mqueue", "cgroup2", "cgroup", "ext4", "bind", "ramfs"};
+    static const char *const queues[] = {"q1", "q2", "q3", "q4", "/", "."};
+    if (type == 2) return (u64)put(t, queues[below(t, 6)], 3);
     const char *s = type ? types[below(t, 11)] : names[below(t, 7)];
     return (u64)put(t, s, strlen(s) + 1);
 }

@@ -242,6 +242,8 @@ pub const SI_USER: i32 = 0;
 pub const SI_KERNEL: i32 = 0x80;
 pub const SI_QUEUE: i32 = -1;
 pub const SI_TIMER: i32 = -2;
+/// `mq_notify(2)`.
+pub const SI_MESGQ: i32 = -3;
 pub const SI_TKILL: i32 = -6;
 
 impl SigInfo {

@@ -1,5 +1,5 @@
 //! Kernel objects that processes talk and wait through: pipes and FIFOs, event files, timers,
-//! epoll, poll, inotify, and System V IPC.
+//! epoll, poll, inotify, POSIX message queues and System V IPC.
 //!
 //! They are open files (`vfs::FileOps`) that never block: `EAGAIN` says "not now", and the caller
 //! waits on the file's queue and tries again (see the `wait` crate). **Writes may be short**: where
@@ -12,6 +12,7 @@
 //! epoll's loop check → Epoll::items (outer before the inner of a nested epoll)
 //!   → the watched object's own locks (poll) → its wait queue → Epoll::ready → Epoll's wait queue
 //! Pipe::state (two pipes: by address) → application memory (Source, Sink)
+//! a message queue's state → a waiter's place
 //! TimerFd::state → Timer::state → TimerService::state
 //! ```
 //!
@@ -22,6 +23,7 @@
 pub mod epoll;
 pub mod eventfd;
 pub mod inotify;
+pub mod mqueue;
 pub mod pipe;
 pub mod poll;
 pub mod ring;

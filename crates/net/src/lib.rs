@@ -99,6 +99,7 @@ pub use bindings::PortRange;
 pub use control::{Control, Ucred};
 pub use devices::TunFile;
 pub use family::{socket, socketpair};
+pub use netlink::Inbox as NetlinkInbox;
 pub use ns::{Link, NetNamespace};
 pub use protocol::{Block, Caller, NamespaceOf, PathNames, Received};
 pub use socket::Socket;

@@ -125,7 +125,7 @@ impl SuperBlock {
         self.owner.get().cloned().unwrap_or_default()
     }
     /// Once, when it is first mounted.
-    pub(crate) fn set_owner(&self, user: &UserNs) {
+    pub fn set_owner(&self, user: &UserNs) {
         let _ = self.owner.set(user.clone());
     }
     #[must_use]
@@ -174,6 +174,11 @@ impl SuperBlock {
             self.shrink();
             self.fs.shut_down();
         }
+    }
+    /// Whether it is mounted anywhere.
+    #[must_use]
+    pub fn is_mounted(&self) -> bool {
+        self.mounts.load(Ordering::Acquire) != 0
     }
     /// Whether others change names here, too, so that a name is asked for again.
     pub(crate) fn revalidates(&self) -> bool {

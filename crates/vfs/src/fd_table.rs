@@ -247,7 +247,8 @@ impl FdTable {
             inner: RwLock::new(inner),
         }
     }
-    /// What POSIX locks taken through this table belong to.
+    /// What POSIX locks taken through this table belong to, and what a process asked of files to be
+    /// told.
     #[must_use]
     pub fn id(&self) -> u64 {
         self.id
@@ -369,7 +370,7 @@ impl FdTable {
     }
     /// What happens at each close: POSIX locks of this table on the file go, the file is flushed.
     fn closed(&self, file: &Arc<File>) -> Result<()> {
-        let r = file.ops.flush(file);
+        let r = file.ops.flush(file, self.id);
         locks::release_posix(file, self.id);
         r
     }

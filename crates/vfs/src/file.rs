@@ -144,8 +144,9 @@ pub trait FileOps: Any + Send + Sync {
     fn sync(&self, _data_only: DataOnly) -> Result<()> {
         Err(EINVAL)
     }
-    /// Called at each `close(2)` of a descriptor, before the last one drops the object.
-    fn flush(&self, _file: &File) -> Result<()> {
+    /// Called at each `close(2)` of a descriptor, before the last one drops the object; `table` is
+    /// the number of the closer's descriptors ([`crate::FdTable::id`]).
+    fn flush(&self, _file: &File, _table: u64) -> Result<()> {
         Ok(())
     }
     /// The status flags changed by `fcntl(F_SETFL)`.

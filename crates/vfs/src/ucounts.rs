@@ -43,6 +43,8 @@ pub enum Kind {
     Processes,
     /// Queued signals and POSIX timers: `RLIMIT_SIGPENDING`.
     Signals,
+    /// Bytes that POSIX message queues may fill: `RLIMIT_MSGQUEUE`.
+    MessageQueues,
     /// Files in SCM_RIGHTS messages that wait.
     FilesInFlight,
     /// System V objects of each kind.
@@ -64,7 +66,11 @@ impl Kind {
     fn is_rlimit(self) -> bool {
         matches!(
             self,
-            Kind::Tasks | Kind::Processes | Kind::Signals | Kind::FilesInFlight
+            Kind::Tasks
+                | Kind::Processes
+                | Kind::Signals
+                | Kind::MessageQueues
+                | Kind::FilesInFlight
         )
     }
 }

@@ -116,7 +116,7 @@ fn own_mounts() -> Vec<MountSpec> {
             libc::MS_NOSUID as u32 | NOEXEC,
         ),
         fs("/dev/shm", "tmpfs", "mode=1777", QUIET),
-        fs("/dev/mqueue", "mqueue", "mode=1777", QUIET),
+        fs("/dev/mqueue", "mqueue", "", QUIET),
         fs("/tmp", "tmpfs", "mode=1777", QUIET),
     ]
 }

@@ -1,6 +1,7 @@
 //! System V IPC (`sysvipc(7)`; Linux's `ipc/`): shared memory, semaphores, message queues.
 //!
-//! An [`IpcNamespace`] holds the objects of a container, each kind in a [`Registry`] by number and
+//! An [`IpcNamespace`] holds the objects of a container (the POSIX message queues are
+//! [`crate::mqueue`]'s), each kind in a [`Registry`] by number and
 //! by key. An identifier is `seq << 15 | index`, so that one of a removed object is not one of its
 //! successor's. The application's structures are laid out here ([`Perm::encode`] and each object's
 //! `encode`).
@@ -294,8 +295,9 @@ impl<T: Object> Registry<T> {
     }
 }
 
-/// A container's System V objects.
+/// An ipc namespace: its System V objects, and its POSIX message queues.
 pub struct IpcNamespace {
+    pub mqueue: crate::mqueue::Queues,
     pub shm: Registry<shm::Shm>,
     pub sem: Registry<sem::SemSet>,
     pub msg: Registry<msg::MsgQueue>,
@@ -306,12 +308,14 @@ pub struct IpcNamespace {
 impl IpcNamespace {
     #[must_use]
     pub fn new() -> Arc<IpcNamespace> {
-        Self::owned_by(&UserNs::default())
+        Self::made_by(&Credentials::root())
     }
-    /// A namespace that belongs to a user namespace.
+    /// A namespace that belongs to its maker's user namespace.
     #[must_use]
-    pub fn owned_by(user: &UserNs) -> Arc<IpcNamespace> {
+    pub fn made_by(maker: &Credentials) -> Arc<IpcNamespace> {
+        let user = &maker.user_ns;
         Arc::new_cyclic(|me| IpcNamespace {
+            mqueue: crate::mqueue::Queues::made_by(maker),
             shm: Registry::owned_by(user, Kind::ShmIds),
             sem: Registry::owned_by(user, Kind::SemIds),
             msg: Registry::owned_by(user, Kind::MsgIds),

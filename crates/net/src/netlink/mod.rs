@@ -143,6 +143,29 @@ pub fn new(ns: &Arc<NetNamespace>, kind: u32, subsystem: Subsystem) -> Parts {
     Parts::new(common, Arc::new(nl))
 }
 
+/// Where the kernel sends a netlink socket messages of its own, as mq_notify(2) has it do. It does
+/// not keep the socket open.
+pub struct Inbox(Arc<MsgQueue>);
+
+impl Inbox {
+    /// The socket's; `EINVAL` for one of another family.
+    pub fn of(s: &crate::Socket) -> Result<Inbox> {
+        let nl = s.downcast::<Netlink>().ok_or(EINVAL)?;
+        Ok(Inbox(nl.rx.clone()))
+    }
+    pub fn send(&self, data: Vec<u8>) {
+        if self.0.is_closed() {
+            return;
+        }
+        self.0.push(Msg {
+            data,
+            cred: Ucred::default(),
+            files: None,
+            from: sockaddr(0, 0),
+        });
+    }
+}
+
 fn sockaddr(port: u32, groups: u32) -> Vec<u8> {
     let mut v = u32::from(AF_NETLINK).to_le_bytes().to_vec();
     v.extend_from_slice(&port.to_le_bytes());

@@ -5,7 +5,7 @@ use super::{Failure, or};
 use crate::Kernel;
 use crate::container::{Container, Root};
 use abi::Result;
-use abi::errno::{EEXIST, ENODEV, ENOENT, EPERM};
+use abi::errno::{EEXIST, ENODEV, ENOENT};
 use abi::linux::MS_BIND;
 use clas::Clas;
 use config::{ContainerSpec, DeviceNode, IdRange, Layer, MountKind, MountSpec, Propagation};
@@ -45,7 +45,7 @@ pub fn register(kernel: &Arc<Kernel>) {
     let vfs = &kernel.vfs;
     vfs.set_special_files(Arc::new(Fifos));
     let pages = kernel.total_memory / abi::PAGE_SIZE;
-    for name in ["tmpfs", "devtmpfs", "mqueue"] {
+    for name in ["tmpfs", "devtmpfs"] {
         let kernel = Arc::downgrade(kernel);
         vfs.register_fs(
             name,
@@ -58,6 +58,7 @@ pub fn register(kernel: &Arc<Kernel>) {
     }
     crate::fs::proc::register(kernel);
     crate::fs::sys::register(kernel);
+    crate::fs::mqueue::register(kernel);
     crate::fs::overlay::register(kernel);
     crate::cgroup::files::register(kernel);
     crate::fs::dev::register(kernel);
@@ -80,13 +81,6 @@ impl FsType for OwnTmpfs {
         data: &str,
     ) -> Result<Arc<Dentry>> {
         let kernel = self.kernel.upgrade().ok_or(ENOENT)?;
-        // It shows what belongs to the ipc namespace.
-        if self.name == "mqueue"
-            && let Some(t) = crate::task::task_of(cx.task)
-            && !cx.cred.has_in(&t.ns().ipc.user, vfs::Caps::SYS_ADMIN)
-        {
-            return Err(EPERM);
-        }
         let t = TmpfsType {
             clas: kernel.container_of(cx.task).clas.clone(),
             default: tmpfs::Options {
@@ -228,6 +222,7 @@ impl Builder<'_> {
         // where it is mounted.
         if let MountKind::Fs(kind) = &m.kind
             && kind != "tmpfs"
+            && !dentry.sb().is_mounted()
             && flags.contains(MountFlags::RDONLY)
         {
             dentry.sb().set_read_only(ReadOnly::Yes);

@@ -4,6 +4,7 @@ pub mod console;
 pub mod dev;
 pub mod host_stream;
 pub mod made_by;
+pub mod mqueue;
 pub mod overlay;
 pub mod proc;
 pub mod sys;

@@ -56,9 +56,14 @@ pub fn fresh(t: &Task, flags: u32) -> Result<Fresh> {
 
 /// Whoever makes a user namespace passes its limits no more through it (`set_userns_rlimit_max`).
 fn keep_limits(t: &Task, ns: &UserNs) {
-    use crate::task::limits::{NPROC, SIGPENDING};
+    use crate::task::limits::{MSGQUEUE, NPROC, SIGPENDING};
     let l = t.group.limits.lock();
-    for (kind, n) in [(Kind::Processes, NPROC), (Kind::Signals, SIGPENDING)] {
+    let kinds = [
+        (Kind::Processes, NPROC),
+        (Kind::Signals, SIGPENDING),
+        (Kind::MessageQueues, MSGQUEUE),
+    ];
+    for (kind, n) in kinds {
         let most = i64::try_from(l.0[n].current).unwrap_or(i64::MAX);
         let free = kind == Kind::Processes && t.cred().passes_limits();
         ns.limits().set(kind, if free { i64::MAX } else { most });
@@ -86,7 +91,7 @@ pub fn copy(
         new.ipc = Ns::new(
             id(Kind::IpcNamespaces)?,
             user,
-            ipc::sysv::IpcNamespace::owned_by(user),
+            ipc::sysv::IpcNamespace::made_by(maker),
         );
     }
     if flags & CLONE_NEWPID != 0 {

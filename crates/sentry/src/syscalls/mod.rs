@@ -21,6 +21,7 @@ mod memory;
 mod mempolicy;
 mod messages;
 mod mounts;
+mod mqueue;
 mod ns;
 mod paths;
 mod pidfd;
@@ -79,6 +80,7 @@ const ALL: &[&[Call]] = &[
     mempolicy::CALLS,
     messages::CALLS,
     mounts::CALLS,
+    mqueue::CALLS,
     ns::CALLS,
     paths::CALLS,
     pidfd::CALLS,

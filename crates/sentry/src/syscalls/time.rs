@@ -308,10 +308,10 @@ impl ItimerSpec {
 /// `struct sigevent`, its used part.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-struct SigEvent {
-    value: u64,
-    signo: i32,
-    notify: i32,
+pub(super) struct SigEvent {
+    pub value: u64,
+    pub signo: i32,
+    pub notify: i32,
     tid: i32,
     pad: [i32; 11],
 }

@@ -198,6 +198,12 @@ impl Task {
         }
     }
 
+    /// How urgent it is, as Linux's `task->prio` tells it: less is more urgent.
+    #[must_use]
+    pub fn urgency(&self) -> i32 {
+        120 + self.nice.load(Ordering::Relaxed)
+    }
+
     #[must_use]
     pub fn mm(&self) -> Arc<Mm> {
         self.mm.read().clone()

@@ -22,7 +22,7 @@ use crate::inode::{Inode, NewNode, SetAttr};
 use crate::mode::{FileType, Perm, Want};
 use crate::mount::Path;
 use crate::watch;
-use abi::errno::{EBUSY, EEXIST, EISDIR, ENOENT, ENOTDIR, EPERM, EROFS};
+use abi::errno::{EBUSY, EEXIST, EISDIR, ENOENT, ENOTDIR, EOVERFLOW, EPERM, EROFS};
 use abi::linux::{S_ISGID, S_ISUID, S_ISVTX};
 use abi::{Errno, Result};
 use std::sync::Arc;
@@ -82,6 +82,13 @@ impl PathCx<'_> {
     fn may_create(&self, dir: &Path) -> Result<()> {
         if dir.dentry.is_unhashed() && !dir.is_mount_root() {
             return Err(ENOENT);
+        }
+        // Its owner must have a number where the file system belongs (`fsuidgid_has_mapping`).
+        let (users, cred) = (dir.dentry.sb().owner(), self.cred());
+        if !users.is_initial()
+            && (users.uid_number(cred.fsuid).is_none() || users.gid_number(cred.fsgid).is_none())
+        {
+            return Err(EOVERFLOW);
         }
         self.permission(dir, Want::WRITE | Want::EXEC)
     }

@@ -109,15 +109,13 @@ impl PathCx<'_> {
         }
         let root = t.mount(self.vfs, &self.caller, &source, text(args.data)?)?;
         root.sb().set_owner(&self.cred().user_ns);
-        if flags & MS_RDONLY != 0 {
+        let mut own = MountFlags::from_ms(flags);
+        // A file system that was there already is read-only in this mount alone.
+        if own.contains(MountFlags::RDONLY) && !root.sb().is_mounted() {
             root.sb().set_read_only(ReadOnly::Yes);
+            own -= MountFlags::RDONLY;
         }
-        ns.mount(
-            &at,
-            root,
-            MountFlags::from_ms(flags) - MountFlags::RDONLY,
-            &source,
-        )?;
+        ns.mount(&at, root, own, &source)?;
         Ok(())
     }
 

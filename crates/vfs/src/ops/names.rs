@@ -168,19 +168,33 @@ impl PathCx<'_> {
         let Last::Name(name) = parent.last else {
             return Err(EISDIR);
         };
-        let dir = parent.dir;
+        let slashes = parent.slashes;
+        self.unlink_in(&parent.dir, &name, |victim| {
+            match (slashes, victim.is_dir()) {
+                (false, _) => Ok(()),
+                (true, true) => Err(EISDIR),
+                (true, false) => Err(ENOTDIR),
+            }
+        })
+    }
+
+    /// Removes a file's name from a directory, if `fits` says so.
+    pub(super) fn unlink_in(
+        &self,
+        dir: &Path,
+        name: &[u8],
+        fits: impl FnOnce(&Dentry) -> Result<()>,
+    ) -> Result<()> {
         let (victim, inode);
         {
             let _g = dir.dentry.lock_dir();
-            victim = dir.dentry.lookup_locked(&self.caller, &name)?;
+            victim = dir.dentry.lookup_locked(&self.caller, name)?;
             inode = victim.inode()?.clone();
-            if parent.slashes {
-                return Err(if victim.is_dir() { EISDIR } else { ENOTDIR });
-            }
+            fits(&victim)?;
             dir.want_write()?;
-            self.may_delete(&dir, &victim, AsDir::No)?;
-            self.not_mounted(&dir, &victim)?;
-            dir.inode()?.unlink(&self.caller, &name, &inode)?;
+            self.may_delete(dir, &victim, AsDir::No)?;
+            self.not_mounted(dir, &victim)?;
+            dir.inode()?.unlink(&self.caller, name, &inode)?;
             dir.dentry.removed(&victim);
             watch::removed(&dir.dentry, &victim);
         }

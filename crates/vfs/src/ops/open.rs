@@ -5,7 +5,7 @@ use crate::file::{
     File, FileOps, O_ACCMODE, O_CREAT, O_DIRECTORY, O_EXCL, O_NOATIME, O_NOFOLLOW, O_PATH,
     O_RDONLY, O_TMPFILE, O_TRUNC, O_WRONLY,
 };
-use crate::inode::Inode;
+use crate::inode::{Inode, NewNode};
 use crate::mode::{FileType, Want, owner_or_capable};
 use crate::mount::{MountFlags, Path};
 use crate::vfs::DeviceOpen;
@@ -228,6 +228,54 @@ impl PathCx<'_> {
             mnt: dir.mnt.clone(),
             dentry,
         }))
+    }
+
+    /// Opens the file `name` of `dir` as mq_open(2) does it: `make` makes it where there is none
+    /// and O_CREAT asks for one. Nothing is followed, nothing truncated, and looking the name up
+    /// needs no right.
+    pub fn open_name(
+        &self,
+        dir: &Path,
+        name: &[u8],
+        how: OpenHow,
+        make: impl FnOnce(NewNode) -> Result<Arc<dyn Inode>>,
+    ) -> Result<Arc<File>> {
+        let dentry = {
+            let _g = dir.dentry.lock_dir();
+            let old = dir.dentry.lookup_locked(&self.caller, name)?;
+            match old.inode() {
+                Ok(_) if how.flags & (O_CREAT | O_EXCL) == O_CREAT | O_EXCL => return Err(EEXIST),
+                Ok(_) if how.flags & O_ACCMODE == O_ACCMODE => return Err(EINVAL),
+                Ok(inode) => {
+                    let p = Path {
+                        mnt: dir.mnt.clone(),
+                        dentry: old.clone(),
+                    };
+                    self.cred().hold(inode.host_user())?;
+                    self.permission(&p, wanted(how.flags & O_ACCMODE))?;
+                    old
+                }
+                Err(e) if how.flags & O_CREAT == 0 => return Err(e),
+                Err(_) => {
+                    let inode = make(self.may_make(dir, how.mode, FileType::Regular)?)?;
+                    let made = dir.dentry.attach(name, Some(inode));
+                    watch::created(&dir.dentry, &made);
+                    made
+                }
+            }
+        };
+        let ops = dentry.inode()?.clone().open(&self.caller, how.flags)?;
+        let p = Path {
+            mnt: dir.mnt.clone(),
+            dentry,
+        };
+        watch::happened(&p.dentry, watch::IN_OPEN);
+        Ok(File::new(ops, how.flags, Some(p), self.cred().clone()))
+    }
+
+    /// Removes the file `name` of `dir`, as mq_unlink(2) does it.
+    pub fn unlink_name(&self, dir: &Path, name: &[u8]) -> Result<()> {
+        self.unlink_in(dir, name, |_| Ok(()))
     }
 
     fn open_tmpfile(&self, dir: &Path, flags: u32, mode: u32) -> Result<Arc<File>> {

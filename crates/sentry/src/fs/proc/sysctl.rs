@@ -6,8 +6,9 @@ use super::Text;
 use super::global::text;
 use crate::Kernel;
 use crate::ns::uts::{RELEASE, VERSION};
-use crate::ns::{NsProxy, UtsNs};
+use crate::ns::{IpcNs, NsProxy, UtsNs};
 use crate::task::task_of;
+use ipc::mqueue::Setting;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
@@ -222,9 +223,9 @@ impl DynFile for DropCaches {
 }
 
 fn sysctl(k: &Arc<Kernel>, ns: &NsProxy) -> StaticDir {
-    let [of_uts, of_net] = [ns.uts.id.ino, ns.net.id.ino].map(u64::from);
+    let [of_uts, of_net, of_ipc] = [ns.uts.id.ino, ns.net.id.ino, ns.ipc.id.ino].map(u64::from);
     StaticDir::new()
-        .dir("fs", fs(k))
+        .dir("fs", fs(k, ns).with_identity(of_ipc))
         .dir("kernel", kernel(k, ns).with_identity(of_uts))
         .dir("net", net::settings(&ns.net).with_identity(of_net))
         .dir("user", user())
@@ -277,7 +278,7 @@ fn kernel(k: &Arc<Kernel>, ns: &NsProxy) -> StaticDir {
 }
 
 /// `fs.*`.
-fn fs(k: &Arc<Kernel>) -> StaticDir {
+fn fs(k: &Arc<Kernel>, ns: &NsProxy) -> StaticDir {
     let protected = |level, most| Protected {
         kernel: Arc::downgrade(k),
         level,
@@ -308,6 +309,53 @@ fn fs(k: &Arc<Kernel>) -> StaticDir {
                 .file("max_user_instances", UserLimit(Kind::InotifyInstances))
                 .file("max_user_watches", UserLimit(Kind::InotifyWatches)),
         )
+        .dir("mqueue", mqueue(&ns.ipc))
+}
+
+/// `fs.mqueue.*`: those of an ipc namespace.
+fn mqueue(ns: &Arc<IpcNs>) -> StaticDir {
+    let file = |what| MessageQueues {
+        ns: ns.clone(),
+        what,
+    };
+    let identity = u64::from(ns.id.ino);
+    Setting::ALL
+        .into_iter()
+        .fold(StaticDir::new(), |d, (name, what)| d.file(name, file(what)))
+        .with_identity(identity)
+}
+
+struct MessageQueues {
+    ns: Arc<IpcNs>,
+    what: Setting,
+}
+
+impl DynFile for MessageQueues {
+    fn perm(&self) -> Perm {
+        owned(&self.ns.user)
+    }
+    fn permission(&self, cx: &Caller<'_>, want: Want) -> abi::Result<()> {
+        // For the namespace's root, whatever its capabilities (`mq_permissions`).
+        let root = self.perm().uid;
+        if want == Want::READ || cx.cred.euid == root && !want.contains(Want::EXEC) {
+            Ok(())
+        } else {
+            Err(abi::errno::EACCES)
+        }
+    }
+    fn generate(&self, _: &File) -> abi::Result<Vec<u8>> {
+        let n = self.ns.mqueue.limits.get(self.what);
+        Ok(format!("{}\n", n as i32).into_bytes())
+    }
+    fn write(&self, _: &File, data: &[u8], _: u64) -> abi::Result<usize> {
+        let text = std::str::from_utf8(data).map_err(|_| abi::errno::EINVAL)?;
+        let n: i32 = text.trim().parse().map_err(|_| abi::errno::EINVAL)?;
+        self.ns.mqueue.limits.set(self.what, n.into())?;
+        Ok(data.len())
+    }
+    fn identity(&self) -> u64 {
+        u64::from(self.ns.id.ino)
+    }
 }
 
 /// `user.*`.
