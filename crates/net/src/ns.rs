@@ -14,6 +14,7 @@ use crate::raw::RawSockets;
 use crate::stack::Stack;
 use crate::stack::names::Names;
 use crate::tcp::Listener;
+use crate::tcp::memory::TcpMemory;
 use crate::udp::UdpRx;
 use crate::unix::UnixSock;
 use crate::user::UserNetwork;
@@ -57,6 +58,8 @@ pub struct NetNamespace {
     /// One for the sandbox, as is the next one.
     pub(crate) worker: Arc<Worker>,
     memory: Arc<OnceLock<Arc<Clas>>>,
+    /// That of connections made of packets. One for the sandbox.
+    pub tcp_memory: Arc<TcpMemory>,
     /// The multicast groups that its devices are in.
     pub(crate) groups: DeviceGroups,
     pub(crate) abstract_names: Mutex<BTreeMap<Vec<u8>, Weak<UnixSock>>>,
@@ -94,6 +97,7 @@ struct Shared {
     next_ino: Arc<AtomicU64>,
     worker: Arc<Worker>,
     memory: Arc<OnceLock<Arc<Clas>>>,
+    tcp_memory: Arc<TcpMemory>,
 }
 
 impl Default for Shared {
@@ -103,6 +107,7 @@ impl Default for Shared {
             next_ino: Arc::new(AtomicU64::new(20_000)),
             worker: Arc::default(),
             memory: Arc::default(),
+            tcp_memory: Arc::default(),
         }
     }
 }
@@ -190,6 +195,7 @@ impl NetNamespace {
             listeners: Listeners::default(),
             worker: shared.worker,
             memory: shared.memory,
+            tcp_memory: shared.tcp_memory,
             groups: DeviceGroups::default(),
             abstract_names: Mutex::new(BTreeMap::new()),
             unix: Mutex::default(),
@@ -264,6 +270,7 @@ impl NetNamespace {
             next_ino: self.next_ino.clone(),
             worker: self.worker.clone(),
             memory: self.memory.clone(),
+            tcp_memory: self.tcp_memory.clone(),
         };
         Self::with(None, None, shared, user.clone(), Link::Down)
     }

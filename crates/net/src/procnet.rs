@@ -413,9 +413,10 @@ impl NetNamespace {
         let left = tcp.iter().filter(|s| s.state == census::TIME_WAIT).count();
         let orphans = tcp.iter().filter(|s| s.ino == 0).count() - left;
         let open = tcp.len() - left;
+        let memory = self.tcp_memory.pages();
         let used = open + udp.len() + raw.len() + self.unix.lock().len();
         format!(
-            "sockets: used {used}\nTCP: inuse {t} orphan {orphans} tw {left} alloc {open} mem 0\n\
+            "sockets: used {used}\nTCP: inuse {t} orphan {orphans} tw {left} alloc {open} mem {memory}\n\
              UDP: inuse {u} mem 0\nUDPLITE: inuse 0\nRAW: inuse {r}\n\
              FRAG: inuse 0 memory {held}\n"
         )

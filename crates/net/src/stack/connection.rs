@@ -26,6 +26,7 @@ use crate::options::{Common, SO_KEEPALIVE};
 use crate::protocol::{Received, Shutdown};
 use crate::stack::options::TCP_CORK;
 use crate::sys::*;
+use crate::tcp::memory::{LEAST, Level, Share};
 use crate::tcp::{Listener, Outside};
 use abi::errno::{
     EACCES, EADDRNOTAVAIL, EAGAIN, ECONNABORTED, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EINVAL,
@@ -98,8 +99,11 @@ struct State {
     ends: Option<Arc<Ends>>,
     /// It is in no table any longer.
     over: bool,
-    /// What its queues hold, as its user's.
+    /// What its queues hold, as its user's, and as the sandbox's.
     memory: Option<Charge>,
+    share: Share,
+    /// How much memory there was when its buffers were sized.
+    level: Level,
     buffers: (u32, u32),
 }
 
@@ -282,6 +286,8 @@ impl Remote {
                 ends: None,
                 over: false,
                 memory: common.user.get().map(|u| u.force(Kind::Kmem, 0)),
+                share: Share::new(&common.ns.tcp_memory),
+                level: Level::Enough,
                 buffers: sizes,
             }),
             backlog: Mutex::default(),
@@ -331,6 +337,10 @@ impl Remote {
 
     /// A segment came for it.
     pub fn deliver(&self, mut segment: Segment) {
+        // Where there is no memory, nobody's backlog grows.
+        if self.state.is_locked() && self.common.ns.tcp_memory.level() == Level::None {
+            return;
+        }
         let bytes = segment.payload.len() + SEGMENT;
         // What waits does not keep a whole frame for a piece of it.
         if bytes < PIECE && self.state.is_locked() {
@@ -407,7 +417,12 @@ impl Remote {
 
     fn take_item(&self, s: &mut State, t: Instant, item: Item, after: &mut After) {
         let changes = match item {
-            Item::Segment(segment) => s.engine.segment(t, segment),
+            Item::Segment(mut segment) => {
+                if self.common.ns.tcp_memory.level() == Level::None {
+                    shorten(&mut segment, s.engine.receive_memory());
+                }
+                s.engine.segment(t, segment)
+            }
             Item::Failed(seq, error) => self.take_error_message(s, t, seq, error),
             Item::Timer => {
                 s.place = None;
@@ -471,10 +486,12 @@ impl Remote {
             self.common.set_error(errno(f));
             after.events |= Events::ERR | Events::READABLE | Events::WRITABLE | Events::HUP;
         }
+        let held = s.engine.memory();
+        s.share.set(held);
         if let Some(m) = &mut s.memory {
-            m.set(s.engine.memory() as u64);
+            m.set(held as u64);
         }
-        self.relieve(s);
+        self.relieve(s, held);
         self.hurry_orphan(s, t);
         if s.orphan.is_some() && !s.over && s.engine.state() == Phase::TimeWait {
             self.retire(s);
@@ -536,23 +553,39 @@ impl Remote {
 
     /// Buffers of a user that has all the memory that it may have grow no more by themselves
     /// (Linux: `tcp_under_memory_pressure`).
-    fn relieve(&self, s: &mut State) {
-        if s.engine.memory() > UNDER_PRESSURE && self.is_pressed() {
+    fn relieve(&self, s: &mut State, held: usize) {
+        let level = self.common.ns.tcp_memory.level();
+        if level < s.level {
+            // There is more again: buffers are as they were set, and tune themselves.
+            s.engine
+                .configure(|c| super::options::set_buffers(c, &self.common));
+        }
+        s.level = level;
+        if held > UNDER_PRESSURE && (level == Level::Pressure || self.is_pressed()) {
             s.engine.configure(|c| {
                 c.send_most = c.send_most.min(UNDER_PRESSURE);
                 c.send_buffer = c.send_buffer.min(UNDER_PRESSURE);
                 c.receive_most = c.receive_most.min(UNDER_PRESSURE);
             });
         }
+        if level == Level::None {
+            s.engine.configure(|c| {
+                (c.send_most, c.send_buffer) = (LEAST, LEAST);
+                (c.receive_most, c.receive_buffer) = (LEAST, LEAST);
+            });
+            s.engine.drop_early();
+            s.share.set(s.engine.memory());
+        }
     }
 
-    /// Ends an orphan whose peer takes nothing, whatever it answers.
+    /// Ends an orphan whose peer takes nothing, whatever it answers; or where there is no memory
+    /// (`tcp_out_of_resources`).
     fn hurry_orphan(&self, s: &mut State, t: Instant) {
         let Some(o) = &mut s.orphan else { return };
         let unsent = s.engine.unsent();
         if unsent == 0 || unsent != o.unsent {
             *o = Orphan { unsent, since: t };
-        } else if t.since(o.since) > ORPHAN_PATIENCE && !s.over {
+        } else if (t.since(o.since) > ORPHAN_PATIENCE || s.level == Level::None) && !s.over {
             s.told |= s.engine.abort();
             let mut out = Out {
                 stack: &self.stack,
@@ -573,6 +606,16 @@ impl Remote {
             s.engine
                 .configure(|c| super::options::set_buffers(c, &self.common));
         }
+    }
+}
+
+/// There is no memory: a segment brings as much as a queue that holds `held` bytes may have at least.
+/// What is cut comes again.
+fn shorten(segment: &mut Segment, held: usize) {
+    let most = LEAST.saturating_sub(held);
+    if segment.payload.len() > most {
+        segment.payload = Bytes::copy_from_slice(&segment.payload[..most]);
+        segment.header.flags.remove(netstack::tcp::Flags::FIN);
     }
 }
 
@@ -691,7 +734,9 @@ impl Outside for Remote {
             if src.remaining() == 0 {
                 return Ok(0);
             }
-            if self.is_pressed() && s.engine.memory() > UNDER_PRESSURE {
+            let held = s.engine.memory();
+            self.relieve(s, held);
+            if self.is_pressed() && held > UNDER_PRESSURE {
                 // What is acknowledged makes room.
                 return Err(if s.engine.unsent() > 0 {
                     EAGAIN

@@ -5,6 +5,7 @@
 //! in the listener's `syns` until accept makes room. A connection that leads out is an [`Outside`].
 
 mod ends;
+pub(crate) mod memory;
 mod options;
 mod outside;
 mod shown;

@@ -381,6 +381,15 @@ impl ReceiveQueue {
         n
     }
 
+    /// Forgets what came too early: it comes again (RFC 2018 8).
+    pub fn drop_early(&mut self) {
+        for p in std::mem::take(&mut self.early).into_values() {
+            self.memory -= p.charge;
+        }
+        self.islands.clear();
+        self.early_bytes = 0;
+    }
+
     /// Nobody will read.
     pub fn clear(&mut self) {
         self.discard(usize::MAX);
@@ -433,6 +442,12 @@ mod tests {
                     q.memory,
                     charges(&mut q.ready.iter()) + charges(&mut q.early.values())
                 );
+                if start % 31 == 0 {
+                    q.drop_early();
+                    have.retain(|p| *p < next);
+                    prop_assert_eq!((q.early_bytes(), q.has_early()), (0, false));
+                    prop_assert_eq!(q.memory, charges(&mut q.ready.iter()));
+                }
                 if read {
                     let mut at = q.read_place();
                     let n = q.readable() / 2;

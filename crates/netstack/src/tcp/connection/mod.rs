@@ -418,6 +418,17 @@ impl Connection {
         self.snd.buffer.memory() + self.snd.board.memory() + self.rcv.queue.memory()
     }
 
+    /// What its receive queue holds of that.
+    pub fn receive_memory(&self) -> usize {
+        self.rcv.queue.memory()
+    }
+
+    /// Forgets what came too early, where there is no memory for it; the peer sends it again
+    /// (Linux: tcp_prune_ofo_queue).
+    pub fn drop_early(&mut self) {
+        self.rcv.queue.drop_early();
+    }
+
     /// What is left of it in TIME_WAIT. It takes the connection's segments from then on; what is
     /// unread stays here.
     pub fn time_wait(&self) -> Option<TimeWait> {

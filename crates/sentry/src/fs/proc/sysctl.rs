@@ -227,7 +227,10 @@ fn sysctl(k: &Arc<Kernel>, ns: &NsProxy) -> StaticDir {
     StaticDir::new()
         .dir("fs", fs(k, ns).with_identity(of_ipc))
         .dir("kernel", kernel(k, ns).with_identity(of_uts))
-        .dir("net", net::settings(&ns.net).with_identity(of_net))
+        .dir(
+            "net",
+            net::settings(&ns.net, &k.initial.net).with_identity(of_net),
+        )
         .dir("user", user())
         .dir("vm", vm())
 }

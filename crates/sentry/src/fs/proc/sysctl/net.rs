@@ -19,6 +19,7 @@ enum Number {
     UnprivilegedPortStart,
     MaxConnections,
     LocalPorts,
+    TcpMemory,
     /// As many numbers as it begins with, of which none is above the last one here. There are no ping
     /// sockets: their groups stand here.
     Kept(&'static str, &'static [i64], i64),
@@ -39,6 +40,10 @@ impl DynFile for Numbers {
             Number::LocalPorts => {
                 let ports = self.ns.local_ports();
                 format!("{}\t{}", ports.low(), ports.high())
+            }
+            Number::TcpMemory => {
+                let [low, pressure, high] = self.ns.tcp_memory.limits();
+                format!("{low}\t{pressure}\t{high}")
             }
             Number::Kept(name, first, _) => {
                 let kept = self.ns.kept.lock();
@@ -72,6 +77,11 @@ impl DynFile for Numbers {
                 let port = |n: i64| u16::try_from(n).map_err(|_| EINVAL);
                 self.ns.set_local_ports(port(*low)?, port(*high)?)?;
             }
+            (Number::TcpMemory, [low, pressure, high]) => {
+                let pages = |n: i64| u32::try_from(n.min(u32::MAX.into())).map_err(|_| EINVAL);
+                let limits = [pages(*low)?, pages(*pressure)?, pages(*high)?];
+                self.ns.tcp_memory.set_limits(limits);
+            }
             (Number::Kept(name, first, most), all) if all.len() == first.len() => {
                 if all.iter().any(|n| n > most) {
                     return Err(EINVAL);
@@ -87,8 +97,8 @@ impl DynFile for Numbers {
     }
 }
 
-/// `net.*`.
-pub(super) fn settings(ns: &Arc<NetNs>) -> StaticDir {
+/// `net.*`. What counts for all namespaces is shown in the `first` one alone.
+pub(super) fn settings(ns: &Arc<NetNs>, first: &Arc<NetNs>) -> StaticDir {
     let number = |what| Numbers {
         ns: ns.clone(),
         what,
@@ -115,6 +125,11 @@ pub(super) fn settings(ns: &Arc<NetNs>) -> StaticDir {
         .text("tcp_rmem", "4096\t131072\t6291456\n")
         .text("tcp_wmem", "4096\t16384\t4194304\n")
         .text("tcp_fastopen", "1\n");
+    let ipv4 = if Arc::ptr_eq(ns, first) {
+        ipv4.file("tcp_mem", number(Number::TcpMemory))
+    } else {
+        ipv4
+    };
     let core = StaticDir::new()
         .file("somaxconn", number(Number::MaxConnections))
         .text("rmem_max", "212992\n")
