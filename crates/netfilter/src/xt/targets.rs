@@ -1,0 +1,191 @@
+//! Targets.
+
+use super::{Bytes, is_v4};
+use crate::expr::{Run, Scope, Step, Verdict, translate};
+use crate::nat::{Manip, Wanted};
+use crate::packet::Hook;
+use crate::reject::Reject;
+use crate::table::ChainType;
+use crate::validate::{Places, place};
+use abi::Result;
+use abi::errno::{EINVAL, EOPNOTSUPP};
+
+/// What addresses and ports a connection gets (`nf_nat_range`).
+#[derive(Clone, Copy, Default)]
+pub struct Range {
+    wanted: Wanted,
+}
+
+const MAP_IPS: u32 = 1;
+const PORTS: u32 = 2;
+/// About how they are chosen.
+const CHOICE: u32 = 4 | 8 | 16;
+
+impl Range {
+    /// One with its length before it (IPv4's old ones), or one of either family.
+    fn read(b: Bytes<'_>, old: bool, is_v4: bool) -> Result<Range> {
+        let (at, size) = if old { (4, 4) } else { (0, 16) };
+        if old && b.u32(0)? != 1 {
+            return Err(EINVAL);
+        }
+        let flags = b.u32(at)?;
+        if flags & !(MAP_IPS | PORTS | CHOICE) != 0 {
+            return Err(EOPNOTSUPP);
+        }
+        let ips = match flags & MAP_IPS {
+            0 => None,
+            _ => Some((b.ip(at + 4, is_v4)?, b.ip(at + 4 + size, is_v4)?)),
+        };
+        let behind = at + 4 + 2 * size;
+        let ports = match flags & PORTS {
+            0 => None,
+            _ => Some((b.be16(behind)?, b.be16(behind + 2)?)),
+        };
+        Ok(Range {
+            wanted: Wanted { ips, ports },
+        })
+    }
+}
+
+/// See the module.
+pub enum Target {
+    Nat(Manip, Range),
+    Masquerade(Range),
+    Redirect(Range),
+    Reject(Reject),
+    Log,
+    Mark {
+        mark: u32,
+        mask: u32,
+    },
+    ConnMark {
+        mode: u8,
+        mark: u32,
+        of_flow: u32,
+        of_packet: u32,
+    },
+    NoTrack,
+}
+
+impl Target {
+    pub(super) fn read(
+        scope: &Scope<'_>,
+        name: &str,
+        revision: u32,
+        b: Bytes<'_>,
+    ) -> Result<Target> {
+        let v4 = is_v4(scope);
+        let range = || Range::read(b, v4 && revision == 0, v4);
+        Ok(match name {
+            "SNAT" => Target::Nat(Manip::Source, range()?),
+            "DNAT" => Target::Nat(Manip::Destination, range()?),
+            "MASQUERADE" => Target::Masquerade(range()?),
+            "REDIRECT" => Target::Redirect(range()?),
+            "REJECT" => Target::Reject(reject(b.u32(0)?, v4)?),
+            "LOG" | "NFLOG" => Target::Log,
+            "MARK" => Target::Mark {
+                mark: b.u32(0)?,
+                mask: b.u32(4)?,
+            },
+            "CONNMARK" => {
+                let mode = b.byte(12)?;
+                if mode > 2 {
+                    return Err(EINVAL);
+                }
+                Target::ConnMark {
+                    mode,
+                    mark: b.u32(0)?,
+                    of_flow: b.u32(4)?,
+                    of_packet: b.u32(8)?,
+                }
+            }
+            "NOTRACK" => Target::NoTrack,
+            // Zones and helpers are not there.
+            "CT" if b.u16(0)? == 1 && b.u16(2)? == 0 => Target::NoTrack,
+            "CT" => return Err(EOPNOTSUPP),
+            _ => return Err(EINVAL),
+        })
+    }
+
+    pub(super) fn tracks(&self) -> bool {
+        matches!(
+            self,
+            Target::Nat(..) | Target::Masquerade(_) | Target::Redirect(_) | Target::ConnMark { .. }
+        )
+    }
+
+    pub(crate) fn places(&self) -> Places {
+        match self {
+            Target::Nat(Manip::Source, _) => {
+                place(ChainType::Nat, Hook::Postrouting) | place(ChainType::Nat, Hook::Input)
+            }
+            Target::Masquerade(_) => place(ChainType::Nat, Hook::Postrouting),
+            Target::Nat(..) | Target::Redirect(_) => {
+                place(ChainType::Nat, Hook::Prerouting) | place(ChainType::Nat, Hook::Output)
+            }
+            Target::Reject(_) => {
+                place(ChainType::Filter, Hook::Input)
+                    | place(ChainType::Filter, Hook::Forward)
+                    | place(ChainType::Filter, Hook::Output)
+            }
+            _ => Places::MAX,
+        }
+    }
+
+    pub(super) fn act(&self, r: &mut Run<'_, '_>) -> Step {
+        match self {
+            Target::Nat(manip, range) => translate(r, *manip, &range.wanted),
+            Target::Masquerade(range) => {
+                let wanted = Wanted::masquerade(r.packet, range.wanted.ports);
+                translate(r, Manip::Source, &wanted)
+            }
+            Target::Redirect(range) => {
+                let wanted = Wanted::redirect(r.packet, range.wanted.ports);
+                translate(r, Manip::Destination, &wanted)
+            }
+            Target::Reject(how) => {
+                r.reject = Some(*how);
+                Step::Verdict(Verdict::Drop)
+            }
+            Target::Log => Step::Next,
+            Target::Mark { mark, mask } => {
+                r.meta.mark = r.meta.mark & !mask ^ mark;
+                Step::Next
+            }
+            Target::ConnMark {
+                mode,
+                mark,
+                of_flow,
+                of_packet,
+            } => {
+                if let Some(f) = r.meta.track.flow() {
+                    match mode {
+                        0 => f.set_mark(f.mark() & !of_flow ^ mark),
+                        1 => f.set_mark(f.mark() & !of_flow ^ (r.meta.mark & of_packet)),
+                        _ => r.meta.mark = r.meta.mark & !of_packet ^ (f.mark() & of_flow),
+                    }
+                }
+                Step::Next
+            }
+            Target::NoTrack => {
+                r.meta.track.leave_alone();
+                Step::Next
+            }
+        }
+    }
+}
+
+/// `enum ipt_reject_with`, `enum ip6t_reject_with`.
+fn reject(n: u32, is_v4: bool) -> Result<Reject> {
+    const V4: [u8; 9] = [0, 1, 2, 3, 255, 9, 10, 255, 13];
+    const V6: [u8; 9] = [0, 1, 2, 3, 4, 255, 255, 5, 6];
+    let reset = if is_v4 { 7 } else { 6 };
+    if n == reset {
+        return Ok(Reject::Reset);
+    }
+    let codes = if is_v4 { V4 } else { V6 };
+    match codes.get(n as usize) {
+        Some(255) | None => Err(EINVAL),
+        Some(code) => Ok(Reject::Unreachable(*code)),
+    }
+}

@@ -1,0 +1,54 @@
+//! A batch of nf_tables' messages, and a packet by the rules that come of it.
+#![no_main]
+
+use libfuzzer_sys::{arbitrary, fuzz_target};
+use netfilter::nft::{self, Message, Transaction};
+use netfilter::packet::{Hook, Host, Meta, Packet};
+use netfilter::rewrite::{Checksum, apply};
+use netfilter::{Engine, Outcome};
+use std::net::IpAddr;
+
+struct Here;
+
+impl Host for Here {
+    fn kind_of(&self, ip: IpAddr) -> u8 {
+        if ip.is_loopback() { 2 } else { 1 }
+    }
+    fn address_on(&self, _: u32, to: IpAddr) -> Option<IpAddr> {
+        Some(to)
+    }
+}
+
+#[derive(arbitrary::Arbitrary, Debug)]
+struct Input {
+    batch: Vec<(u8, u16, u8, Vec<u8>)>,
+    packets: Vec<Vec<u8>>,
+}
+
+fuzz_target!(|input: Input| {
+    let e = Engine::default();
+    let c = e.change();
+    let mut t = Transaction::new(&c.rules(), 0);
+    for (kind, flags, family, attrs) in &input.batch {
+        let m = Message {
+            kind: kind % 34,
+            flags: *flags,
+            family: *family,
+            attrs,
+        };
+        let _ = t.apply(&m);
+        let _ = nft::ask(&e.rules(), &m, true, 0, (1, "fuzz"));
+    }
+    let _ = c.commit(t.finish());
+    for b in &input.packets {
+        let Some(p) = Packet::new(b, b.len(), 1, &Here) else {
+            continue;
+        };
+        let mut meta = Meta::default();
+        for hook in Hook::ALL {
+            if let Outcome::Accept(Some(r)) = e.run(hook, &p, &mut meta, true) {
+                let _ = apply(&mut b.clone(), &r, Checksum::Whole);
+            }
+        }
+    }
+});
