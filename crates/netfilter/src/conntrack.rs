@@ -190,10 +190,6 @@ const ACK: u8 = 16;
 /// The state after a segment.
 fn after(old: Phase, flags: u8, d: Direction) -> Phase {
     use Direction::{Original, Reply};
-    let is_old = matches!(
-        old,
-        Phase::TimeWait | Phase::Close | Phase::LastAck | Phase::FinWait
-    );
     if flags & RST != 0 {
         return Phase::Close;
     }
@@ -220,7 +216,6 @@ fn after(old: Phase, flags: u8, d: Direction) -> Phase {
         (Phase::SynReceived, Original) => Phase::Established,
         (Phase::FinWait, _) => Phase::CloseWait,
         (Phase::LastAck, _) => Phase::TimeWait,
-        (old, _) if is_old => old,
         (old, _) => old,
     }
 }

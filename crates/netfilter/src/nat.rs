@@ -139,11 +139,7 @@ impl Flows {
 
     /// Whether a connection's end is decided; without rules it stays as it is.
     pub fn settle(&self, track: &Track, manip: Manip) -> bool {
-        let undecided = track
-            .flow()
-            .filter(|_| track.is_new())
-            .is_some_and(|f| f.with_translation(|t, _, _| !*t.of(manip)));
-        !undecided || self.translate(track, manip, &Wanted::default())
+        !self.is_undecided(track, manip) || self.translate(track, manip, &Wanted::default())
     }
 
     /// Whether it is still to be decided.

@@ -94,7 +94,8 @@ pub struct Packet<'a> {
     pub host: &'a dyn Host,
 }
 
-fn be16(b: &[u8], at: usize) -> Option<u16> {
+/// A word of the network's order.
+pub(crate) fn be16(b: &[u8], at: usize) -> Option<u16> {
     let b = b.get(at..at + 2)?;
     Some(u16::from_be_bytes([b[0], b[1]]))
 }
@@ -115,6 +116,12 @@ pub fn parse(b: &[u8]) -> Option<(IpAddr, IpAddr, u8, Option<usize>)> {
         6 => parse_v6(b),
         _ => None,
     }
+}
+
+/// Whether a transport's header begins with two ports.
+#[must_use]
+pub fn has_ports(protocol: u8) -> bool {
+    matches!(protocol, TCP | UDP | SCTP | UDPLITE | DCCP)
 }
 
 fn parse_v6(b: &[u8]) -> Option<(IpAddr, IpAddr, u8, Option<usize>)> {
@@ -183,14 +190,10 @@ impl<'a> Packet<'a> {
         self.transport.is_none()
     }
 
-    fn has_ports(&self) -> bool {
-        matches!(self.protocol, TCP | UDP | SCTP | UDPLITE | DCCP)
-    }
-
     #[must_use]
     pub fn ports(&self) -> Option<(u16, u16)> {
         let b = self.body();
-        self.has_ports()
+        has_ports(self.protocol)
             .then(|| Some((be16(b, 0)?, be16(b, 2)?)))
             .flatten()
     }

@@ -1,7 +1,7 @@
 //! A packet with other ends: addresses and ports, and what sums them up (RFC 1624).
 
 use crate::nat::{Quoted, Rewrite};
-use crate::packet::{ICMP, ICMPV6, TCP, UDP, UDPLITE, parse};
+use crate::packet::{DCCP, ICMP, ICMPV6, TCP, UDP, UDPLITE, be16, has_ports, parse};
 use std::net::IpAddr;
 
 /// What the checksum of a packet's transport is.
@@ -57,10 +57,6 @@ impl Change {
     }
 }
 
-fn get16(b: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_be_bytes([*b.get(at)?, *b.get(at + 1)?]))
-}
-
 fn put(b: &mut [u8], at: usize, v: &[u8], change: &mut Change) {
     if let Some(place) = b.get_mut(at..at + v.len()) {
         change.old.add(place);
@@ -82,7 +78,7 @@ fn addresses(b: &mut [u8], from: IpAddr, to: IpAddr) -> Option<Change> {
         (4, IpAddr::V4(from), IpAddr::V4(to)) => {
             put(b, 12, &from.octets(), &mut change);
             put(b, 16, &to.octets(), &mut change);
-            let sum = change.of_whole(get16(b, 10)?);
+            let sum = change.of_whole(be16(b, 10)?);
             put16(b, 10, sum);
         }
         (6, IpAddr::V6(from), IpAddr::V6(to)) => {
@@ -94,12 +90,17 @@ fn addresses(b: &mut [u8], from: IpAddr, to: IpAddr) -> Option<Change> {
     Some(change)
 }
 
+/// Writes other ports at the beginning of a transport's header.
+fn ports(body: &mut [u8], (from, to): (u16, u16), change: &mut Change) {
+    put(body, 0, &from.to_be_bytes(), change);
+    put(body, 2, &to.to_be_bytes(), change);
+}
+
 /// Where a transport has its checksum.
 fn sum_at(protocol: u8) -> Option<usize> {
     match protocol {
         TCP => Some(16),
-        UDP | UDPLITE => Some(6),
-        33 => Some(6),
+        UDP | UDPLITE | DCCP => Some(6),
         ICMP | ICMPV6 => Some(2),
         _ => None,
     }
@@ -117,16 +118,13 @@ pub fn apply(b: &mut [u8], r: &Rewrite, sum: Checksum) -> Option<()> {
     match (&r.quoted, protocol) {
         (Some(q), _) => quoted(body.get_mut(8..)?, q, &mut change)?,
         (None, ICMP | ICMPV6) => put(body, 4, &r.from.1.to_be_bytes(), &mut change),
-        (None, TCP | UDP | UDPLITE | 132 | 33) => {
-            put(body, 0, &r.from.1.to_be_bytes(), &mut change);
-            put(body, 2, &r.to.1.to_be_bytes(), &mut change);
-        }
+        (None, n) if has_ports(n) => ports(body, (r.from.1, r.to.1), &mut change),
         _ => {}
     }
     let Some(place) = sum_at(protocol) else {
         return Some(());
     };
-    let Some(old) = get16(body, place) else {
+    let Some(old) = be16(body, place) else {
         return Some(());
     };
     let new = match (protocol, sum) {
@@ -156,10 +154,7 @@ fn quoted(b: &mut [u8], q: &Quoted, outer: &mut Change) -> Option<()> {
     let mut change = addresses(b, q.from.0, q.to.0)?;
     if let Some(body) = transport.and_then(|at| b.get_mut(at..)) {
         match protocol {
-            TCP | UDP | UDPLITE | 132 | 33 => {
-                put(body, 0, &q.from.1.to_be_bytes(), &mut change);
-                put(body, 2, &q.to.1.to_be_bytes(), &mut change);
-            }
+            n if has_ports(n) => ports(body, (q.from.1, q.to.1), &mut change),
             ICMP | ICMPV6 => {
                 // An echo's number.
                 let pseudo = change;
@@ -172,7 +167,7 @@ fn quoted(b: &mut [u8], q: &Quoted, outer: &mut Change) -> Option<()> {
             _ => {}
         }
         if let Some(place) = sum_at(protocol)
-            && let Some(old) = get16(body, place)
+            && let Some(old) = be16(body, place)
             && (protocol != UDP || old != 0)
         {
             put16(body, place, change.of_whole(old));

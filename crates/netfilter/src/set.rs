@@ -19,8 +19,6 @@ pub const KNOWN: u32 = ANONYMOUS | CONSTANT | INTERVAL | MAP | TIMEOUT | CONCAT 
 pub const END: u32 = 1;
 pub const CATCHALL: u32 = 2;
 
-/// The longest key and the longest value.
-pub const LONGEST: usize = 64;
 /// The most elements of one set.
 const MOST: usize = 1 << 18;
 /// The most elements of a set of several fields with ranges: each is looked at for a packet.
@@ -38,7 +36,7 @@ pub struct Element {
 }
 
 impl Element {
-    fn lives(&self, now: u64) -> bool {
+    pub fn lives(&self, now: u64) -> bool {
         self.expires.is_none_or(|e| now < e)
     }
 }
@@ -82,6 +80,13 @@ pub struct Shape {
     pub userdata: Box<[u8]>,
 }
 
+impl Shape {
+    /// Whether its keys have several fields, each with a range.
+    pub fn has_ranges(&self) -> bool {
+        self.flags & (CONCAT | INTERVAL) == CONCAT | INTERVAL
+    }
+}
+
 /// A set.
 #[derive(Clone)]
 pub struct Set {
@@ -116,7 +121,7 @@ impl Set {
             n if key.place == Place::Start => (n as usize).min(MOST),
             _ => MOST,
         };
-        let ranges = self.is(CONCAT) && self.is(INTERVAL);
+        let ranges = self.shape.has_ranges();
         if self.elements.len() >= most || ranges && self.elements.len() >= MOST_RANGES {
             return Err(ENFILE);
         }
@@ -186,7 +191,7 @@ impl Set {
 
     /// What a look into it costs beyond one rule's: where elements are looked at one by one.
     pub fn steps(&self) -> u64 {
-        if self.is(CONCAT) && self.is(INTERVAL) {
+        if self.shape.has_ranges() {
             self.elements.len() as u64 / 8
         } else {
             0

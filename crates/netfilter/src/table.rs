@@ -162,6 +162,16 @@ impl Table {
         self.chains.get(self.chain_names.get(name)?)
     }
 
+    /// A chain to be changed: a copy of its own, where others have it, too.
+    pub fn chain_mut(&mut self, handle: u64) -> Option<&mut Chain> {
+        self.chains.get_mut(&handle).map(Arc::make_mut)
+    }
+
+    /// The same of a set.
+    pub fn set_mut(&mut self, handle: u64) -> Option<&mut Set> {
+        self.sets.get_mut(&handle).map(Arc::make_mut)
+    }
+
     pub fn set(&self, name: &str) -> Option<&Arc<Set>> {
         self.sets.get(self.set_names.get(name)?)
     }
@@ -184,16 +194,15 @@ impl Table {
             self.lead(to, 1);
         }
         for set in rule.sets() {
-            if let Some(s) = self.sets.get_mut(&set) {
-                Arc::make_mut(s).asked += 1;
+            if let Some(s) = self.set_mut(set) {
+                s.asked += 1;
             }
         }
     }
 
     /// A verdict leads to a chain, or does so no more.
     pub fn lead(&mut self, chain: u64, by: i32) {
-        if let Some(c) = self.chains.get_mut(&chain) {
-            let c = Arc::make_mut(c);
+        if let Some(c) = self.chain_mut(chain) {
             c.led = c.led.saturating_add_signed(by);
         }
     }
@@ -204,10 +213,9 @@ impl Table {
         while let Some(rule) = rules.pop() {
             let mut to: Vec<u64> = rule.verdicts().filter_map(Verdict::chain).collect();
             for id in rule.sets() {
-                let Some(s) = self.sets.get_mut(&id) else {
+                let Some(set) = self.set_mut(id) else {
                     continue;
                 };
-                let set = Arc::make_mut(s);
                 set.asked = set.asked.saturating_sub(1);
                 if set.asked == 0 && set.is(crate::set::ANONYMOUS) {
                     to.extend(set_targets(set));

@@ -17,6 +17,9 @@
 //!
 //! Who waits on the socket's queue is told after the state is free.
 
+mod pressure;
+
+use self::pressure::{Held, UNDER_PRESSURE};
 use super::timers::Place;
 use super::{Stack, endpoint, info, now, pair};
 use crate::addr::Endpoint;
@@ -26,7 +29,6 @@ use crate::options::{Common, SO_KEEPALIVE};
 use crate::protocol::{Received, Shutdown};
 use crate::stack::options::TCP_CORK;
 use crate::sys::*;
-use crate::tcp::memory::{LEAST, Level, Share};
 use crate::tcp::{Listener, Outside};
 use abi::errno::{
     EACCES, EADDRNOTAVAIL, EAGAIN, ECONNABORTED, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EINVAL,
@@ -44,19 +46,13 @@ use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
-use vfs::ucounts::{Charge, Kind};
 use vfs::{Sink, Source};
 use wait::Events;
 
 /// The most bytes that wait in a backlog: what comes beyond it is lost, as on a wire.
 const BACKLOG: usize = 1 << 20;
-/// What a connection may hold of a user's memory that is used up; at most its buffers grow to it.
-const UNDER_PRESSURE: usize = 64 << 10;
-/// How many connections without a socket there may be that have not said all, and how long one waits
-/// for a peer that takes nothing.
+/// How many connections without a socket there may be that have not said all.
 const ORPHANS_MOST: usize = 4096;
-const ORPHAN_PATIENCE: Duration = Duration::from_secs(60);
 /// A payload that is shorter than this may be a small piece of a large frame.
 const PIECE: usize = 32 << 10;
 /// What a segment takes beside its bytes.
@@ -99,11 +95,7 @@ struct State {
     ends: Option<Arc<Ends>>,
     /// It is in no table any longer.
     over: bool,
-    /// What its queues hold, as its user's, and as the sandbox's.
-    memory: Option<Charge>,
-    share: Share,
-    /// How much memory there was when its buffers were sized.
-    level: Level,
+    held: Held,
     buffers: (u32, u32),
 }
 
@@ -285,9 +277,7 @@ impl Remote {
                 binding: None,
                 ends: None,
                 over: false,
-                memory: common.user.get().map(|u| u.force(Kind::Kmem, 0)),
-                share: Share::new(&common.ns.tcp_memory),
-                level: Level::Enough,
+                held: Held::new(common),
                 buffers: sizes,
             }),
             backlog: Mutex::default(),
@@ -338,7 +328,7 @@ impl Remote {
     /// A segment came for it.
     pub fn deliver(&self, mut segment: Segment) {
         // Where there is no memory, nobody's backlog grows.
-        if self.state.is_locked() && self.common.ns.tcp_memory.level() == Level::None {
+        if self.state.is_locked() && self.lacks_memory() {
             return;
         }
         let bytes = segment.payload.len() + SEGMENT;
@@ -418,8 +408,8 @@ impl Remote {
     fn take_item(&self, s: &mut State, t: Instant, item: Item, after: &mut After) {
         let changes = match item {
             Item::Segment(mut segment) => {
-                if self.common.ns.tcp_memory.level() == Level::None {
-                    shorten(&mut segment, s.engine.receive_memory());
+                if self.lacks_memory() {
+                    pressure::shorten(&mut segment, s.engine.receive_memory());
                 }
                 s.engine.segment(t, segment)
             }
@@ -486,12 +476,8 @@ impl Remote {
             self.common.set_error(errno(f));
             after.events |= Events::ERR | Events::READABLE | Events::WRITABLE | Events::HUP;
         }
-        let held = s.engine.memory();
-        s.share.set(held);
-        if let Some(m) = &mut s.memory {
-            m.set(held as u64);
-        }
-        self.relieve(s, held);
+        s.held.set(s.engine.memory());
+        self.relieve(s);
         self.hurry_orphan(s, t);
         if s.orphan.is_some() && !s.over && s.engine.state() == Phase::TimeWait {
             self.retire(s);
@@ -543,61 +529,6 @@ impl Remote {
         }
     }
 
-    /// Whether its user has all the memory that it may have.
-    fn is_pressed(&self) -> bool {
-        self.common
-            .user
-            .get()
-            .is_some_and(|u| u.is_over(Kind::Kmem))
-    }
-
-    /// Buffers of a user that has all the memory that it may have grow no more by themselves
-    /// (Linux: `tcp_under_memory_pressure`).
-    fn relieve(&self, s: &mut State, held: usize) {
-        let level = self.common.ns.tcp_memory.level();
-        if level < s.level {
-            // There is more again: buffers are as they were set, and tune themselves.
-            s.engine
-                .configure(|c| super::options::set_buffers(c, &self.common));
-        }
-        s.level = level;
-        if held > UNDER_PRESSURE && (level == Level::Pressure || self.is_pressed()) {
-            s.engine.configure(|c| {
-                c.send_most = c.send_most.min(UNDER_PRESSURE);
-                c.send_buffer = c.send_buffer.min(UNDER_PRESSURE);
-                c.receive_most = c.receive_most.min(UNDER_PRESSURE);
-            });
-        }
-        if level == Level::None {
-            s.engine.configure(|c| {
-                (c.send_most, c.send_buffer) = (LEAST, LEAST);
-                (c.receive_most, c.receive_buffer) = (LEAST, LEAST);
-            });
-            s.engine.drop_early();
-            s.share.set(s.engine.memory());
-        }
-    }
-
-    /// Ends an orphan whose peer takes nothing, whatever it answers; or where there is no memory
-    /// (`tcp_out_of_resources`).
-    fn hurry_orphan(&self, s: &mut State, t: Instant) {
-        let Some(o) = &mut s.orphan else { return };
-        let unsent = s.engine.unsent();
-        if unsent == 0 || unsent != o.unsent {
-            *o = Orphan { unsent, since: t };
-        } else if (t.since(o.since) > ORPHAN_PATIENCE || s.level == Level::None) && !s.over {
-            s.told |= s.engine.abort();
-            let mut out = Out {
-                stack: &self.stack,
-                pair: self.pair,
-                path: &s.path,
-                marks: &s.marks,
-                now: t,
-            };
-            s.engine.transmit(t, &mut out);
-        }
-    }
-
     /// The socket's buffers may have been set anew.
     fn resize(&self, s: &mut State) {
         let sizes = super::options::buffers(&self.common);
@@ -606,16 +537,6 @@ impl Remote {
             s.engine
                 .configure(|c| super::options::set_buffers(c, &self.common));
         }
-    }
-}
-
-/// There is no memory: a segment brings as much as a queue that holds `held` bytes may have at least.
-/// What is cut comes again.
-fn shorten(segment: &mut Segment, held: usize) {
-    let most = LEAST.saturating_sub(held);
-    if segment.payload.len() > most {
-        segment.payload = Bytes::copy_from_slice(&segment.payload[..most]);
-        segment.header.flags.remove(netstack::tcp::Flags::FIN);
     }
 }
 
@@ -734,9 +655,8 @@ impl Outside for Remote {
             if src.remaining() == 0 {
                 return Ok(0);
             }
-            let held = s.engine.memory();
-            self.relieve(s, held);
-            if self.is_pressed() && held > UNDER_PRESSURE {
+            self.relieve(s);
+            if self.is_pressed() && s.engine.memory() > UNDER_PRESSURE {
                 // What is acknowledged makes room.
                 return Err(if s.engine.unsent() > 0 {
                     EAGAIN

@@ -127,13 +127,8 @@ impl Meta {
             }
             return Step::Next;
         }
-        match (self.to, self.value(r)) {
-            (Some(to), Some(v)) => {
-                r.store(to, &v);
-                Step::Next
-            }
-            _ => Step::Break,
-        }
+        let value = self.value(r);
+        r.put(self.to, value)
     }
 }
 
@@ -273,13 +268,8 @@ impl Ct {
             }
             return Step::Next;
         }
-        match (self.to, self.value(r)) {
-            (Some(to), Some(v)) => {
-                r.store(to, &v);
-                Step::Next
-            }
-            _ => Step::Break,
-        }
+        let value = self.value(r);
+        r.put(self.to, value)
     }
 
     fn value(&self, r: &Run<'_, '_>) -> Option<Vec<u8>> {

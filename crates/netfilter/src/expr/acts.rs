@@ -214,6 +214,17 @@ pub enum NatKind {
     Redirect,
 }
 
+impl NatKind {
+    /// The attributes of the first address (0: there is none), the first port, and the flags.
+    fn attributes(self) -> (u16, u16, u16) {
+        match self {
+            NatKind::Nat => (3, 5, 7),
+            NatKind::Masquerade => (0, 2, 1),
+            NatKind::Redirect => (0, 1, 3),
+        }
+    }
+}
+
 /// Translation of addresses.
 pub struct Nat {
     kind: NatKind,
@@ -250,11 +261,7 @@ impl Nat {
         {
             return Err(EOPNOTSUPP);
         }
-        let (ip, port, flags) = match kind {
-            NatKind::Nat => (3, 5, 7),
-            NatKind::Masquerade => (0, 2, 1),
-            NatKind::Redirect => (0, 1, 3),
-        };
+        let (ip, port, flags) = kind.attributes();
         let pair = |first: u16, len: usize| -> Result<[Option<Reg>; 2]> {
             if first == 0 {
                 return Ok([None, None]);
@@ -295,15 +302,11 @@ impl Nat {
     }
 
     pub fn write(&self, o: &mut Out) {
-        let (ip, port, flags) = match self.kind {
-            NatKind::Nat => {
-                o.be32(1, self.manip as u32);
-                o.be32(2, self.family);
-                (3, 5, 7)
-            }
-            NatKind::Masquerade => (0, 2, 1),
-            NatKind::Redirect => (0, 1, 3),
-        };
+        if self.kind == NatKind::Nat {
+            o.be32(1, self.manip as u32);
+            o.be32(2, self.family);
+        }
+        let (ip, port, flags) = self.kind.attributes();
         for (n, r) in self.ips.iter().enumerate() {
             Reg::write_maybe(*r, o, ip + n as u16);
         }

@@ -239,6 +239,17 @@ impl Run<'_, '_> {
         }
     }
 
+    /// Stores what is known, in a register or none; the rule does not match where one is missing.
+    pub fn put(&mut self, to: Option<Reg>, value: Option<Vec<u8>>) -> Step {
+        match (to, value) {
+            (Some(to), Some(v)) => {
+                self.store(to, &v);
+                Step::Next
+            }
+            _ => Step::Break,
+        }
+    }
+
     pub fn word(&self, r: Reg) -> u32 {
         let b = self.load(r, 4).first_chunk().copied();
         u32::from_ne_bytes(b.unwrap_or_default())

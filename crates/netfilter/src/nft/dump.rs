@@ -338,7 +338,5 @@ fn get<'a>(s: &'a Set, key: &Key, now: u64) -> Option<(&'a Key, &'a Element)> {
         let last = before.next_back().filter(|(k, _)| k.place == Place::Start);
         last.filter(|_| s.is(crate::set::INTERVAL) && key.place == Place::Start)
     };
-    exact
-        .or_else(within)
-        .filter(|(_, e)| e.expires.is_none_or(|x| now < x))
+    exact.or_else(within).filter(|(_, e)| e.lives(now))
 }

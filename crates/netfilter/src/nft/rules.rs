@@ -44,6 +44,12 @@ impl Transaction {
         }
     }
 
+    /// The rule of this transaction that a number stands for.
+    fn fresh_rule(&mut self, place: usize, id: u32) -> Result<u64> {
+        let of = self.table(place)?.handle;
+        self.fresh.rules.get(&(of, id)).copied().ok_or(ENOENT)
+    }
+
     /// The place of a rule in its chain.
     fn find(&mut self, place: usize, chain: u64, handle: u64) -> Result<usize> {
         let c = self.table(place)?.chains.get(&chain).ok_or(ENOENT)?;
@@ -76,15 +82,10 @@ impl Transaction {
             exprs,
             userdata,
         });
-        self.worked(0)?;
         self.added = self.added.saturating_add(rule.bytes());
         let table = self.table(place)?;
         table.link(&rule);
-        let c = table
-            .chains
-            .get_mut(&chain)
-            .map(Arc::make_mut)
-            .ok_or(ENOENT)?;
+        let c = table.chain_mut(chain).ok_or(ENOENT)?;
         if c.rules.len() >= MOST {
             return Err(E2BIG);
         }
@@ -132,10 +133,7 @@ impl Transaction {
         }
         let beside = match (b.be64(6)?, b.be32(10)?) {
             (Some(handle), _) => Some(handle),
-            (None, Some(id)) => {
-                let of = self.table(place)?.handle;
-                Some(*self.fresh.rules.get(&(of, id)).ok_or(ENOENT)?)
-            }
+            (None, Some(id)) => Some(self.fresh_rule(place, id)?),
             (None, None) => None,
         };
         let at = match beside {
@@ -165,19 +163,12 @@ impl Transaction {
         };
         let handle = match (b.be64(3)?, b.be32(9)?) {
             (Some(h), _) => h,
-            (None, Some(id)) => {
-                let of = self.table(place)?.handle;
-                *self.fresh.rules.get(&(of, id)).ok_or(ENOENT)?
-            }
+            (None, Some(id)) => self.fresh_rule(place, id)?,
             (None, None) => return self.empty(place, chain),
         };
         let at = self.find(place, chain, handle)?;
         let table = self.table(place)?;
-        let c = table
-            .chains
-            .get_mut(&chain)
-            .map(Arc::make_mut)
-            .ok_or(ENOENT)?;
+        let c = table.chain_mut(chain).ok_or(ENOENT)?;
         let rule = c.rules.remove(at);
         let moved = (c.rules.len() - at) / 8;
         table.unlink(rule);
@@ -186,7 +177,7 @@ impl Transaction {
 
     fn empty(&mut self, place: usize, chain: u64) -> Result<()> {
         let table = self.table(place)?;
-        let Some(c) = table.chains.get_mut(&chain).map(Arc::make_mut) else {
+        let Some(c) = table.chain_mut(chain) else {
             return Ok(());
         };
         for r in std::mem::take(&mut c.rules) {

@@ -110,28 +110,31 @@ impl Transaction {
         if known { Ok(handle) } else { Err(ENOENT) }
     }
 
-    pub(super) fn new_elements(&mut self, m: &Message<'_>) -> Result<()> {
-        let b = Bag::new(m.attrs);
-        let place = self.place(m, &b, 1)?;
-        let handle = self.set_of(place, &b)?;
-        let set = self.table(place)?.sets.get(&handle).ok_or(ENOENT)?.clone();
+    /// The set whose elements a message changes: its table's place, its handle, its shape.
+    fn changing(&mut self, m: &Message<'_>, b: &Bag<'_>) -> Result<(usize, u64, Shape)> {
+        let place = self.place(m, b, 1)?;
+        let handle = self.set_of(place, b)?;
+        let set = self.table(place)?.sets.get(&handle).ok_or(ENOENT)?;
         if set.is(CONSTANT) && set.asked > 0 {
             return Err(EBUSY);
         }
+        // (The set itself is not kept: then its elements would be copied for each message.)
+        Ok((place, handle, set.shape.clone()))
+    }
+
+    pub(super) fn new_elements(&mut self, m: &Message<'_>) -> Result<()> {
+        let b = Bag::new(m.attrs);
+        let (place, handle, shape) = self.changing(m, &b)?;
         let now = self.now;
         for (_, one) in Attrs(b.need(3)?) {
-            let (key, e) = self.element(place, &set.shape, &Bag::new(one))?;
+            let (key, e) = self.element(place, &shape, &Bag::new(one))?;
             self.added = self.added.saturating_add(256 + e.userdata.len());
             if self.added > super::MOST_BYTES {
                 return Err(abi::errno::ENOMEM);
             }
             let to = e.data.clone();
             let table = self.table(place)?;
-            let s = table
-                .sets
-                .get_mut(&handle)
-                .map(Arc::make_mut)
-                .ok_or(ENOENT)?;
+            let s = table.set_mut(handle).ok_or(ENOENT)?;
             let old = s.elements.get(&key).and_then(|e| e.data.clone());
             if s.add(key, e, m.is(NLM_F_EXCL), now)? {
                 lead(table, old.as_ref(), -1);
@@ -143,37 +146,23 @@ impl Transaction {
 
     pub(super) fn delete_elements(&mut self, m: &Message<'_>) -> Result<()> {
         let b = Bag::new(m.attrs);
-        let place = self.place(m, &b, 1)?;
-        let handle = self.set_of(place, &b)?;
-        let set = self.table(place)?.sets.get(&handle).ok_or(ENOENT)?.clone();
-        if set.is(CONSTANT) && set.asked > 0 {
-            return Err(EBUSY);
-        }
+        let (place, handle, shape) = self.changing(m, &b)?;
         let Some(list) = b.get(3) else {
             let table = self.table(place)?;
-            let s = table
-                .sets
-                .get_mut(&handle)
-                .map(Arc::make_mut)
-                .ok_or(ENOENT)?;
+            let s = table.set_mut(handle).ok_or(ENOENT)?;
             let old = std::mem::take(&mut s.elements);
             leads(table, old.values(), -1);
             return Ok(());
         };
         let now = self.now;
         for (_, one) in Attrs(list) {
-            let key = key_of(&set.shape, &Bag::new(one))?;
+            let key = key_of(&shape, &Bag::new(one))?;
             let table = self.table(place)?;
-            let s = table
-                .sets
-                .get_mut(&handle)
-                .map(Arc::make_mut)
-                .ok_or(ENOENT)?;
+            let s = table.set_mut(handle).ok_or(ENOENT)?;
             match s.elements.remove(&key) {
                 Some(old) => {
-                    let lived = old.expires.is_none_or(|e| now < e);
                     lead(table, old.data.as_ref(), -1);
-                    if !lived && !m.destroys() {
+                    if !old.lives(now) && !m.destroys() {
                         return Err(ENOENT);
                     }
                 }
@@ -313,7 +302,7 @@ pub(super) fn key_of(shape: &Shape, b: &Bag<'_>) -> Result<Key> {
         false => None,
     };
     let is_range = shape.flags & INTERVAL != 0;
-    let ranges = is_range && shape.flags & CONCAT != 0;
+    let ranges = shape.has_ranges();
     match (flags & END != 0, is_range) {
         (true, false) => Err(EINVAL),
         (true, true) if ranges => Err(EINVAL),

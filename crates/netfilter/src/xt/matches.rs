@@ -14,6 +14,9 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 pub struct Ports(u16, u16, bool);
 
 impl Ports {
+    fn read(b: Bytes<'_>, at: usize, not: u8) -> Result<Ports> {
+        Ok(Ports(b.u16(at)?, b.u16(at + 2)?, not != 0))
+    }
     fn has(&self, port: u16) -> bool {
         (self.0..=self.1).contains(&port) != self.2
     }
@@ -96,42 +99,29 @@ impl Match {
         revision: u32,
         b: Bytes<'_>,
     ) -> Result<Match> {
-        let ports = |at: usize, not: bool| Ok(Ports(b.u16(at)?, b.u16(at + 2)?, not));
         Ok(match name {
             "tcp" => {
-                let not = b.byte(11)?;
-                if not & !15 != 0 {
-                    return Err(EINVAL);
-                }
+                let not = inverted(b.byte(11)?, 15)?;
                 Match::Tcp {
-                    from: ports(0, not & 1 != 0)?,
-                    to: ports(4, not & 2 != 0)?,
+                    from: Ports::read(b, 0, not & 1)?,
+                    to: Ports::read(b, 4, not & 2)?,
                     flags: (b.byte(9)?, b.byte(10)?, not & 4 != 0),
                     option: (b.byte(8)?, not & 8 != 0),
                 }
             }
             "udp" => {
-                let not = b.byte(8)?;
-                if not & !3 != 0 {
-                    return Err(EINVAL);
-                }
+                let not = inverted(b.byte(8)?, 3)?;
                 Match::Udp {
-                    from: ports(0, not & 1 != 0)?,
-                    to: ports(4, not & 2 != 0)?,
+                    from: Ports::read(b, 0, not & 1)?,
+                    to: Ports::read(b, 4, not & 2)?,
                 }
             }
-            "icmp" | "icmp6" => {
-                let not = b.byte(3)?;
-                if not & !1 != 0 {
-                    return Err(EINVAL);
-                }
-                Match::Icmp {
-                    protocol: if name == "icmp" { ICMP } else { ICMPV6 },
-                    kind: b.byte(0)?,
-                    codes: (b.byte(1)?, b.byte(2)?),
-                    not: not != 0,
-                }
-            }
+            "icmp" | "icmp6" => Match::Icmp {
+                protocol: if name == "icmp" { ICMP } else { ICMPV6 },
+                kind: b.byte(0)?,
+                codes: (b.byte(1)?, b.byte(2)?),
+                not: inverted(b.byte(3)?, 1)? != 0,
+            },
             "conntrack" => Match::Conntrack(Box::new(Conntrack::read(scope, revision, b)?)),
             "state" => Match::Conntrack(Box::new(Conntrack::of_states(b.u32(0)?))),
             "addrtype" => Match::AddrType(AddrType::read(revision, b)?),
@@ -154,21 +144,7 @@ impl Match {
                 cast: b.u32(0)?,
                 not: b.u32(4)? != 0,
             },
-            "iprange" => {
-                let v4 = is_v4(scope);
-                let flags = b.byte(64)?;
-                let range = |bit: u8, at: usize| -> Result<Option<(IpAddr, IpAddr, bool)>> {
-                    if flags & bit == 0 {
-                        return Ok(None);
-                    }
-                    let not = flags & bit << 4 != 0;
-                    Ok(Some((b.ip(at, v4)?, b.ip(at + 16, v4)?, not)))
-                };
-                Match::IpRange {
-                    from: range(1, 0)?,
-                    to: range(2, 32)?,
-                }
-            }
+            "iprange" => read_ip_range(b, is_v4(scope))?,
             "statistic" => read_statistic(b)?,
             "length" => Match::Length {
                 least: b.u16(0)?,
@@ -187,8 +163,8 @@ impl Match {
         }
     }
 
-    pub(super) fn matches(&self, r: &mut Run<'_, '_>) -> bool {
-        let p = r.packet;
+    /// What a transport's header says; the others say yes.
+    fn header_matches(&self, p: &Packet<'_>) -> bool {
         match self {
             Match::Tcp {
                 from,
@@ -217,9 +193,6 @@ impl Match {
                 let one = k == kind && (codes.0..=codes.1).contains(c);
                 p.protocol == *protocol && (all || one) != *not
             }
-            Match::Conntrack(c) => c.matches(p, &r.meta.track),
-            Match::AddrType(a) => a.matches(p),
-            Match::Comment => true,
             Match::Multiport { ends, ports, not } => {
                 let Some((from, to)) = p.ports() else {
                     return false;
@@ -232,6 +205,20 @@ impl Match {
                 };
                 found != *not
             }
+            _ => true,
+        }
+    }
+
+    pub(super) fn matches(&self, r: &mut Run<'_, '_>) -> bool {
+        let p = r.packet;
+        match self {
+            Match::Tcp { .. }
+            | Match::Udp { .. }
+            | Match::Icmp { .. }
+            | Match::Multiport { .. } => self.header_matches(p),
+            Match::Conntrack(c) => c.matches(p, &r.meta.track),
+            Match::AddrType(a) => a.matches(p),
+            Match::Comment => true,
             Match::Owner {
                 users,
                 groups,
@@ -286,6 +273,30 @@ impl Match {
             }
         }
     }
+}
+
+/// Which parts of a match are inverted; `EINVAL` for parts that it has not.
+fn inverted(not: u8, known: u8) -> Result<u8> {
+    if not & !known == 0 {
+        Ok(not)
+    } else {
+        Err(EINVAL)
+    }
+}
+
+fn read_ip_range(b: Bytes<'_>, v4: bool) -> Result<Match> {
+    let flags = b.byte(64)?;
+    let range = |bit: u8, at: usize| -> Result<Option<(IpAddr, IpAddr, bool)>> {
+        if flags & bit == 0 {
+            return Ok(None);
+        }
+        let not = flags & bit << 4 != 0;
+        Ok(Some((b.ip(at, v4)?, b.ip(at + 16, v4)?, not)))
+    };
+    Ok(Match::IpRange {
+        from: range(1, 0)?,
+        to: range(2, 32)?,
+    })
 }
 
 /// Whether a TCP header has an option.

@@ -20,7 +20,7 @@ use abi::errno::{EINVAL, ENOENT};
 /// The longest structure.
 const LONGEST: usize = 512;
 /// Of which matches and targets there is which highest revision, and the lowest.
-const MATCHES: [(&str, u32, u32); 19] = [
+const MATCHES: [(&str, u32, u32); 17] = [
     ("tcp", 0, 0),
     ("udp", 0, 0),
     ("icmp", 0, 0),
@@ -38,8 +38,6 @@ const MATCHES: [(&str, u32, u32); 19] = [
     ("iprange", 1, 1),
     ("statistic", 0, 0),
     ("length", 0, 0),
-    ("udplite", 0, 0),
-    ("tcpmss", 0, 0),
 ];
 const TARGETS: [(&str, u32, u32); 11] = [
     ("MASQUERADE", 0, 0),
@@ -59,10 +57,7 @@ const TARGETS: [(&str, u32, u32); 11] = [
 #[must_use]
 pub fn revisions(name: &str, is_target: bool) -> Option<std::ops::RangeInclusive<u32>> {
     let all: &[(&str, u32, u32)] = if is_target { &TARGETS } else { &MATCHES };
-    // (Nothing here reads these two.)
-    let found = all
-        .iter()
-        .find(|(n, ..)| *n == name && *n != "tcpmss" && *n != "udplite");
+    let found = all.iter().find(|(n, ..)| *n == name);
     found.map(|(_, first, last)| *first..=*last)
 }
 

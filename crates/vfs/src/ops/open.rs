@@ -240,35 +240,32 @@ impl PathCx<'_> {
         how: OpenHow,
         make: impl FnOnce(NewNode) -> Result<Arc<dyn Inode>>,
     ) -> Result<Arc<File>> {
-        let dentry = {
+        let within = |dentry| Path {
+            mnt: dir.mnt.clone(),
+            dentry,
+        };
+        let p = {
             let _g = dir.dentry.lock_dir();
             let old = dir.dentry.lookup_locked(&self.caller, name)?;
             match old.inode() {
                 Ok(_) if how.flags & (O_CREAT | O_EXCL) == O_CREAT | O_EXCL => return Err(EEXIST),
                 Ok(_) if how.flags & O_ACCMODE == O_ACCMODE => return Err(EINVAL),
                 Ok(inode) => {
-                    let p = Path {
-                        mnt: dir.mnt.clone(),
-                        dentry: old.clone(),
-                    };
                     self.cred().hold(inode.host_user())?;
+                    let p = within(old.clone());
                     self.permission(&p, wanted(how.flags & O_ACCMODE))?;
-                    old
+                    p
                 }
                 Err(e) if how.flags & O_CREAT == 0 => return Err(e),
                 Err(_) => {
                     let inode = make(self.may_make(dir, how.mode, FileType::Regular)?)?;
                     let made = dir.dentry.attach(name, Some(inode));
                     watch::created(&dir.dentry, &made);
-                    made
+                    within(made)
                 }
             }
         };
-        let ops = dentry.inode()?.clone().open(&self.caller, how.flags)?;
-        let p = Path {
-            mnt: dir.mnt.clone(),
-            dentry,
-        };
+        let ops = p.inode()?.clone().open(&self.caller, how.flags)?;
         watch::happened(&p.dentry, watch::IN_OPEN);
         Ok(File::new(ops, how.flags, Some(p), self.cred().clone()))
     }

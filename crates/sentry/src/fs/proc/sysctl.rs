@@ -140,11 +140,15 @@ const SETTING: Perm = Perm {
 
 /// A whole number that is not negative, from what was written to a setting.
 fn number(data: &[u8]) -> abi::Result<i64> {
-    let text = std::str::from_utf8(data).map_err(|_| abi::errno::EINVAL)?;
-    let n: i32 = text.trim().parse().map_err(|_| abi::errno::EINVAL)?;
-    u32::try_from(n)
+    u32::try_from(integer(data)?)
         .map(i64::from)
         .map_err(|_| abi::errno::EINVAL)
+}
+
+/// The same, where it may be negative.
+fn integer(data: &[u8]) -> abi::Result<i32> {
+    let text = std::str::from_utf8(data).map_err(|_| abi::errno::EINVAL)?;
+    text.trim().parse().map_err(|_| abi::errno::EINVAL)
 }
 
 impl DynFile for UserLimit {
@@ -351,8 +355,7 @@ impl DynFile for MessageQueues {
         Ok(format!("{}\n", n as i32).into_bytes())
     }
     fn write(&self, _: &File, data: &[u8], _: u64) -> abi::Result<usize> {
-        let text = std::str::from_utf8(data).map_err(|_| abi::errno::EINVAL)?;
-        let n: i32 = text.trim().parse().map_err(|_| abi::errno::EINVAL)?;
+        let n = integer(data)?;
         self.ns.mqueue.limits.set(self.what, n.into())?;
         Ok(data.len())
     }
