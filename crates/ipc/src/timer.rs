@@ -7,10 +7,14 @@
 //! user can take.
 //!
 //! The thread starts with the first armed timer.
+//!
+//! What a timer follows, and who expires it, is its [`Base`]: the service and one of the host's
+//! clocks, or a clock of the kernel's own (CPU time).
 
 use hostcall::time::clock_nanos;
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -79,6 +83,38 @@ pub enum Rearm {
     Later,
 }
 
+/// A clock, and what expires timers when it has come so far (Linux's clock bases).
+///
+/// `arm` and `disarm` are called with the timer's lock held; so a base takes its own lock after a
+/// timer's, and calls [`Armed::expire`] without it.
+pub trait Base: Send + Sync {
+    /// Nanoseconds since the clock's epoch.
+    fn now(&self) -> i64;
+    /// The timer is to expire at `expiry`, or soon after.
+    fn arm(&self, timer: &Arc<Armed>, expiry: i64);
+    /// What was armed for `expiry` is not to expire any more. It may just have.
+    fn disarm(&self, timer: &Armed, expiry: i64);
+}
+
+/// One of the host's clocks.
+struct HostClock {
+    service: Arc<Shared>,
+    clock: Clock,
+}
+
+impl Base for HostClock {
+    fn now(&self) -> i64 {
+        self.clock.now()
+    }
+    fn arm(&self, timer: &Arc<Armed>, expiry: i64) {
+        self.service.arm(self.clock, timer, expiry);
+    }
+    fn disarm(&self, timer: &Armed, expiry: i64) {
+        let key = (self.clock, expiry, timer.number);
+        self.service.state.lock().armed.remove(&key);
+    }
+}
+
 type Callback = Box<dyn Fn(Expiry) -> Rearm + Send + Sync>;
 
 /// The shortest sleep between two expiries of one periodic timer that goes on by itself.
@@ -99,8 +135,7 @@ struct Shared {
 #[derive(Default)]
 struct Service {
     /// Armed timers: (clock, expiry, number) → timer.
-    armed: BTreeMap<(Clock, i64, u64), Weak<Inner>>,
-    next_number: u64,
+    armed: BTreeMap<(Clock, i64, u64), Weak<Armed>>,
     running: bool,
     stop: bool,
     /// Until when the thread sleeps; `None` while it is awake or sleeps for ever.
@@ -110,15 +145,15 @@ struct Service {
 
 /// One timer. Dropping it disarms it; a callback may still be running then.
 pub struct Timer {
-    inner: Arc<Inner>,
+    inner: Arc<Armed>,
 }
 
-struct Inner {
-    service: Arc<Shared>,
-    clock: Clock,
+/// A timer as its base holds it.
+pub struct Armed {
+    base: Arc<dyn Base>,
     number: u64,
     callback: Callback,
-    /// Taken before the service's state.
+    /// Taken before the base's lock.
     state: Mutex<State>,
 }
 
@@ -153,13 +188,13 @@ impl Drop for TimerService {
 }
 
 impl Shared {
-    fn arm(self: &Arc<Shared>, timer: &Arc<Inner>, expiry: i64) {
+    fn arm(self: &Arc<Shared>, clock: Clock, timer: &Arc<Armed>, expiry: i64) {
         let mut s = self.state.lock();
         if s.stop {
             return;
         }
         s.armed
-            .insert((timer.clock, expiry, timer.number), Arc::downgrade(timer));
+            .insert((clock, expiry, timer.number), Arc::downgrade(timer));
         if !s.running {
             s.running = true;
             let me = self.clone();
@@ -172,7 +207,7 @@ impl Shared {
             return;
         }
         if s.asleep {
-            let delta = expiry.saturating_sub(timer.clock.now()).max(0) as u64;
+            let delta = expiry.saturating_sub(clock.now()).max(0) as u64;
             let at = Instant::now().checked_add(Duration::from_nanos(delta));
             let earlier = match (at, s.sleeps_until) {
                 (Some(a), Some(u)) => a < u,
@@ -183,13 +218,6 @@ impl Shared {
                 self.wake.notify_one();
             }
         }
-    }
-
-    fn disarm(&self, timer: &Inner, expiry: i64) {
-        self.state
-            .lock()
-            .armed
-            .remove(&(timer.clock, expiry, timer.number));
     }
 
     /// The service thread.
@@ -252,9 +280,15 @@ fn periods(expiry: i64, interval: i64, now: i64) -> (u64, i64) {
     (n as u64, expiry.saturating_add(n.saturating_mul(interval)))
 }
 
-impl Inner {
-    /// In the service thread: the arming for `expiry` was taken out of the map.
-    fn expire(self: &Arc<Inner>, expiry: i64) {
+impl Armed {
+    /// What tells it from others of its base.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The base took the arming for `expiry` out of its own books: the clock has come so far.
+    pub fn expire(self: &Arc<Armed>, expiry: i64) {
         let what = {
             let mut s = self.state.lock();
             if !s.queued || s.expiry != Some(expiry) {
@@ -264,7 +298,7 @@ impl Inner {
             let mut count = 1;
             if s.interval > 0 {
                 // Already now: who is told may call `rearm` before the callback has returned.
-                let (n, next) = periods(expiry, s.interval, self.clock.now());
+                let (n, next) = periods(expiry, s.interval, self.base.now());
                 count = n;
                 s.expiry = Some(next);
             } else {
@@ -282,11 +316,11 @@ impl Inner {
         }
         if let (Rearm::Now, Some(mut next)) = (rearm, s.expiry) {
             if s.interval < MIN_PERIOD {
-                next = next.max(self.clock.now().saturating_add(MIN_PERIOD));
+                next = next.max(self.base.now().saturating_add(MIN_PERIOD));
             }
             s.expiry = Some(next);
             s.queued = true;
-            self.service.arm(self, next);
+            self.base.arm(self, next);
         }
     }
 }
@@ -300,37 +334,37 @@ impl Timer {
         clock: Clock,
         callback: impl Fn(Expiry) -> Rearm + Send + Sync + 'static,
     ) -> Timer {
-        let number = {
-            let mut s = service.shared.state.lock();
-            s.next_number += 1;
-            s.next_number
-        };
+        let service = service.shared.clone();
+        Timer::on(Arc::new(HostClock { service, clock }), callback)
+    }
+
+    /// A disarmed timer of another base, whose rules tell where `callback` runs.
+    #[must_use]
+    pub fn on(
+        base: Arc<dyn Base>,
+        callback: impl Fn(Expiry) -> Rearm + Send + Sync + 'static,
+    ) -> Timer {
+        static NUMBERS: AtomicU64 = AtomicU64::new(0);
         Timer {
-            inner: Arc::new(Inner {
-                service: service.shared.clone(),
-                clock,
-                number,
+            inner: Arc::new(Armed {
+                base,
+                number: NUMBERS.fetch_add(1, Ordering::Relaxed),
                 callback: Box::new(callback),
                 state: Mutex::new(State::default()),
             }),
         }
     }
 
-    #[must_use]
-    pub fn clock(&self) -> Clock {
-        self.inner.clock
-    }
-
     /// Arms or disarms. Gives what it was set to and the number of the new arming (see [`Expiry`]).
     pub fn set(&self, new: Setting, from: From) -> (Setting, u64) {
         let t = &self.inner;
         let mut s = t.state.lock();
-        let now = t.clock.now();
+        let now = t.base.now();
         let old = Self::remaining(&s, now);
         if s.queued
             && let Some(e) = s.expiry
         {
-            t.service.disarm(t, e);
+            t.base.disarm(t, e);
         }
         s.generation += 1;
         s.queued = false;
@@ -343,7 +377,7 @@ impl Timer {
             };
             s.expiry = Some(e);
             s.queued = true;
-            t.service.arm(t, e);
+            t.base.arm(t, e);
         } else {
             s.interval = 0;
         }
@@ -374,7 +408,7 @@ impl Timer {
     /// Time to the next expiry and the interval.
     #[must_use]
     pub fn get(&self) -> Setting {
-        Self::remaining(&self.inner.state.lock(), self.inner.clock.now())
+        Self::remaining(&self.inner.state.lock(), self.inner.base.now())
     }
 
     /// Starts a periodic timer that stands still since its callback said [`Rearm::Later`]; gives
@@ -388,7 +422,7 @@ impl Timer {
         if s.interval == 0 {
             return 0;
         }
-        let now = t.clock.now();
+        let now = t.base.now();
         let (missed, next) = if e <= now {
             periods(e, s.interval, now)
         } else {
@@ -396,7 +430,7 @@ impl Timer {
         };
         s.expiry = Some(next);
         s.queued = true;
-        t.service.arm(t, next);
+        t.base.arm(t, next);
         missed
     }
 }
@@ -410,7 +444,6 @@ impl Drop for Timer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicU64, Ordering};
 
     const MS: i64 = 1_000_000;
 

@@ -38,6 +38,8 @@ pub struct Kernel {
     /// A lock for each bucket; two are taken by address.
     pub futexes: futex::Table,
     pub timers: Arc<TimerService>,
+    /// Looks at CPU clocks alone: see [`crate::task::cpu_timers`].
+    pub cpu_timers: Arc<TimerService>,
     /// The initial namespaces.
     pub initial: Arc<NsProxy>,
     /// Has a lock of its own for changes, before the task list's.
@@ -139,6 +141,7 @@ impl Kernel {
             births: RwLock::default(),
             futexes: futex::Table::new(),
             timers: p.timers,
+            cpu_timers: TimerService::new(),
             initial,
             cgroups,
             namespaces: vfs::userns::Registry::default(),

@@ -3,16 +3,19 @@
 use super::SysResult;
 use super::args::*;
 use crate::task::Context;
+use crate::task::cpu_timers::{CpuClock, CpuKind};
 use crate::task::futex::instant_of;
-use crate::task::jobs::Notify;
+use crate::task::jobs::{Notify, TimerClock};
 use abi::errno::*;
 use abi::signal::SIGALRM;
 use abi::time::{Timespec, Timeval};
 use abi::{Result, Signal};
 use hostcall::time::clock_nanos;
-use ipc::timer::{Clock, From, Setting};
-use std::sync::atomic::Ordering;
+use ipc::timer::{Clock, From, Rearm, Setting};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use wait::{Events, WaitQueue};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 opaque! { ItimerVal SigEvent }
@@ -32,9 +35,43 @@ pub(super) fn timespec_arg(cx: &Context, from: Option<UserIn<Timespec>>) -> Resu
         .transpose()
 }
 
+/// Somebody's CPU clock (`pid_for_clock`): of this process, of this thread, or by the inverted id,
+/// whether a thread's, and CPUCLOCK_*. `EINVAL` for what is none.
+fn cpu_clock(cx: &Context, clock: ClockId) -> Result<CpuClock> {
+    let of_process = |g, kind| Ok(CpuClock::of_process(&cx.kernel, g, kind));
+    match clock {
+        ClockId::CLOCK_PROCESS_CPUTIME_ID => return of_process(&cx.group, CpuKind::Total),
+        ClockId::CLOCK_THREAD_CPUTIME_ID => {
+            return Ok(CpuClock::of_thread(&cx.task, CpuKind::Total));
+        }
+        ClockId(0..) => return Err(EINVAL),
+        ClockId(_) => {}
+    }
+    let pid = !(clock.0 >> 3);
+    let kind = match clock.0 & 3 {
+        1 => CpuKind::User,
+        0 | 2 => CpuKind::Total,
+        _ => return Err(EINVAL),
+    };
+    if clock.0 & 4 == 0 {
+        return match pid {
+            0 => of_process(&cx.group, kind),
+            _ => of_process(&cx.find_group(pid).map_err(|_| EINVAL)?, kind),
+        };
+    }
+    let t = match pid {
+        0 => cx.task.clone(),
+        _ => cx.find_task(pid).map_err(|_| EINVAL)?,
+    };
+    // Only one's own threads.
+    match Arc::ptr_eq(&t.group, &cx.group) {
+        true => Ok(CpuClock::of_thread(&t, kind)),
+        false => Err(EINVAL),
+    }
+}
+
 /// Reads a clock, nanoseconds.
 fn read_clock(cx: &Context, clock: ClockId) -> Result<i64> {
-    let id = clock.0;
     match clock {
         ClockId::CLOCK_REALTIME
         | ClockId::CLOCK_MONOTONIC
@@ -42,37 +79,15 @@ fn read_clock(cx: &Context, clock: ClockId) -> Result<i64> {
         | ClockId::CLOCK_REALTIME_COARSE
         | ClockId::CLOCK_MONOTONIC_COARSE
         | ClockId::CLOCK_BOOTTIME
-        | ClockId::CLOCK_TAI => Ok(clock_nanos(id)),
+        | ClockId::CLOCK_TAI => Ok(clock_nanos(clock.0)),
         ClockId::CLOCK_REALTIME_ALARM => Ok(clock_nanos(0)),
         ClockId::CLOCK_BOOTTIME_ALARM => Ok(clock_nanos(7)),
-        ClockId::CLOCK_PROCESS_CPUTIME_ID => Ok(cx.kernel.cpu_time(&cx.group).total() as i64),
-        ClockId::CLOCK_THREAD_CPUTIME_ID => Ok(cx.cpu.get().total() as i64),
-        _ if id < 0 => {
-            // Somebody's CPU clock: the inverted id, whether a thread's, and CPUCLOCK_*.
-            let pid = !(id >> 3);
-            let of = |c: crate::task::cpu::Cpu| match id & 3 {
-                1 => Ok(c.user as i64),
-                0 | 2 => Ok(c.total() as i64),
-                _ => Err(EINVAL),
-            };
-            if id & 4 != 0 {
-                let t = match pid {
-                    0 => cx.task.clone(),
-                    _ => cx.find_task(pid).map_err(|_| EINVAL)?,
-                };
-                // Only one's own threads.
-                if !std::sync::Arc::ptr_eq(&t.group, &cx.group) {
-                    return Err(EINVAL);
-                }
-                return of(t.cpu.get());
-            }
-            let g = match pid {
-                0 => cx.group.clone(),
-                _ => cx.find_group(pid).map_err(|_| EINVAL)?,
-            };
-            of(cx.kernel.cpu_time(&g))
+        // A process is found by its thread's number, too, where it is its own.
+        ClockId(id) if id < 0 && id & 4 == 0 && !(id >> 3) == cx.pid.own() => {
+            let own = ClockId(id | !0 << 3);
+            cpu_clock(cx, own)?.read().ok_or(EINVAL)
         }
-        _ => Err(EINVAL),
+        _ => cpu_clock(cx, clock)?.read().ok_or(EINVAL),
     }
 }
 
@@ -183,15 +198,11 @@ fn clock_nanosleep(
         | ClockId::CLOCK_TAI
         | ClockId::CLOCK_REALTIME_ALARM
         | ClockId::CLOCK_BOOTTIME_ALARM => {}
-        ClockId::CLOCK_PROCESS_CPUTIME_ID => return Err(EOPNOTSUPP),
-        ClockId::CLOCK_THREAD_CPUTIME_ID => return Err(EINVAL),
-        _ => {
-            return Err(if read_clock(cx, clock).is_ok() {
-                EOPNOTSUPP
-            } else {
-                EINVAL
-            });
-        }
+        ClockId::CLOCK_MONOTONIC_RAW
+        | ClockId::CLOCK_REALTIME_COARSE
+        | ClockId::CLOCK_MONOTONIC_COARSE
+        | ClockId::CLOCK_THREAD_CPUTIME_ID => return Err(EOPNOTSUPP),
+        _ => return cpu_nanosleep(cx, clock, flags, wanted, left),
     }
     let ns = wanted.read(&cx.mm())?.to_nanos().ok_or(EINVAL)?;
     if flags.contains(TimerFlags::TIMER_ABSTIME) {
@@ -200,6 +211,84 @@ fn clock_nanosleep(
     }
     let deadline = wait::deadline_after(Duration::from_nanos(ns as u64));
     sleep_relative(cx, deadline, left)
+}
+
+/// Sleeps until somebody has used CPU time (`posix_cpu_nsleep`).
+fn cpu_nanosleep(
+    cx: &mut Context,
+    clock: ClockId,
+    flags: TimerFlags,
+    wanted: UserIn<Timespec>,
+    left: Option<UserOut<Timespec>>,
+) -> SysResult {
+    let ns = match clock {
+        // A file's clock (CLOCKFD), by which nobody sleeps.
+        ClockId(id) if id < 0 && id & 7 == 3 => return Err(EOPNOTSUPP),
+        ClockId::CLOCK_PROCESS_CPUTIME_ID | ClockId(..0) => wanted.read(&cx.mm())?,
+        _ => return Err(EINVAL),
+    };
+    let ns = ns.to_nanos().ok_or(EINVAL)?;
+    // Nobody waits for oneself.
+    let of_thread = clock.0 < 0 && clock.0 & 4 != 0;
+    if of_thread && [0, cx.pid.own()].contains(&!(clock.0 >> 3)) {
+        return Err(EINVAL);
+    }
+    let clock = cpu_clock(cx, clock)?;
+    if !flags.contains(TimerFlags::TIMER_ABSTIME) {
+        let until = clock.read().ok_or(EINVAL)?.saturating_add(ns);
+        return cpu_sleep(cx, &clock, until, left);
+    }
+    match cpu_sleep_until(cx, &clock, ns) {
+        Ok(()) => Ok(0),
+        Err(_) => Err(ERESTARTNOHAND),
+    }
+}
+
+/// The relative sleep: it goes on after an interruption where it stopped.
+fn cpu_sleep(
+    cx: &mut Context,
+    clock: &CpuClock,
+    until: i64,
+    remain: Option<UserOut<Timespec>>,
+) -> SysResult {
+    if cpu_sleep_until(cx, clock, until).is_ok() {
+        return Ok(0);
+    }
+    let used = clock.read().unwrap_or(until);
+    let left = until.saturating_sub(used);
+    if left <= 0 {
+        return Ok(0);
+    }
+    if let Some(out) = remain {
+        out.write(&cx.mm(), &Timespec::from_nanos(left))?;
+    }
+    let clock = clock.clone();
+    cx.restart_block = Some(Box::new(move |cx| cpu_sleep(cx, &clock, until, remain)));
+    Err(ERESTART_RESTARTBLOCK)
+}
+
+fn cpu_sleep_until(cx: &Context, clock: &CpuClock, until: i64) -> Result<()> {
+    if clock.read().is_some_and(|now| now >= until) {
+        return Ok(());
+    }
+    let over = Arc::new((AtomicBool::new(false), WaitQueue::new()));
+    let tell = over.clone();
+    let timer = clock.timer(move |_| {
+        tell.0.store(true, Ordering::SeqCst);
+        tell.1.notify(Events::READABLE);
+        Rearm::Now
+    });
+    let one = Setting {
+        value: until,
+        interval: 0,
+    };
+    timer.set(one, From::Epoch);
+    cx.block(&[(&over.1, Events::READABLE)], None, || {
+        match over.0.load(Ordering::SeqCst) {
+            true => Ok(()),
+            false => Err(EAGAIN),
+        }
+    })
 }
 
 fn restart_syscall(cx: &mut Context) -> SysResult {
@@ -242,7 +331,8 @@ impl ItimerVal {
 fn getitimer(cx: &mut Context, which: Itimer, out: UserOut<ItimerVal>) -> SysResult {
     let s = match which {
         Itimer::ITIMER_REAL => cx.group.timers.real(),
-        Itimer::ITIMER_VIRTUAL | Itimer::ITIMER_PROF => cx.group.timers.cpu(cx, which.0),
+        Itimer::ITIMER_VIRTUAL => cx.group.timers.cpu(CpuKind::User),
+        Itimer::ITIMER_PROF => cx.group.timers.cpu(CpuKind::Total),
         _ => return Err(EINVAL),
     };
     out.write(&cx.mm(), &ItimerVal::of(s))?;
@@ -263,7 +353,8 @@ fn setitimer(
     };
     let before = match which {
         Itimer::ITIMER_REAL => cx.group.timers.set_real(cx, new),
-        Itimer::ITIMER_VIRTUAL | Itimer::ITIMER_PROF => cx.group.timers.set_cpu(cx, which.0, new),
+        Itimer::ITIMER_VIRTUAL => cx.group.timers.set_cpu(cx, CpuKind::User, new),
+        Itimer::ITIMER_PROF => cx.group.timers.set_cpu(cx, CpuKind::Total, new),
         _ => return Err(EINVAL),
     };
     if let Some(old) = old {
@@ -324,13 +415,14 @@ fn timer_create(
     id: UserOut<i32>,
 ) -> SysResult {
     let mm = cx.mm();
-    // CPU-time clocks cannot drive timers here.
     let clock = match clock {
-        ClockId::CLOCK_PROCESS_CPUTIME_ID | ClockId::CLOCK_THREAD_CPUTIME_ID => {
-            return Err(EOPNOTSUPP);
-        }
-        ClockId(n) if n < 0 => return Err(EOPNOTSUPP),
-        ClockId(n) => Clock::from_id(n).ok_or(EINVAL)?,
+        ClockId::CLOCK_MONOTONIC_RAW
+        | ClockId::CLOCK_REALTIME_COARSE
+        | ClockId::CLOCK_MONOTONIC_COARSE => return Err(EOPNOTSUPP),
+        ClockId(n) => match Clock::from_id(n) {
+            Some(c) => TimerClock::Host(c),
+            None => TimerClock::Cpu(cpu_clock(cx, clock)?),
+        },
     };
     let new = match event {
         // The value defaults to the timer's id; glibc always passes a struct.
@@ -389,8 +481,7 @@ fn timer_settime(
     } else {
         From::Now
     };
-    t.overrun.store(0, Ordering::Relaxed);
-    let (before, _) = t.timer.set(new, from);
+    let before = t.set(new, from)?;
     if let Some(old) = old {
         old.write(&mm, &ItimerSpec::of(before))?;
     }
@@ -399,7 +490,7 @@ fn timer_settime(
 
 fn timer_gettime(cx: &mut Context, id: i32, out: UserOut<ItimerSpec>) -> SysResult {
     let t = cx.group.timers.posix(id)?;
-    out.write(&cx.mm(), &ItimerSpec::of(t.timer.get()))?;
+    out.write(&cx.mm(), &ItimerSpec::of(t.get()))?;
     Ok(0)
 }
 
@@ -449,7 +540,7 @@ calls! {
     adjtimex: "reading only",
     time,
     restart_syscall,
-    timer_create: "no CPU-time clocks",
+    timer_create,
     timer_settime,
     timer_gettime,
     timer_getoverrun,

@@ -8,7 +8,7 @@ use super::{Task, ThreadGroup};
 use crate::Kernel;
 use parking_lot::Mutex;
 use platform::CpuClock;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 /// Nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,6 +63,8 @@ pub struct TaskCpu {
     before: AtomicU64,
     /// The Sentry's thread, on the host; 0 before it runs.
     thread: AtomicI32,
+    /// It is to look at its CPU timers: see [`super::cpu_timers`].
+    pub(super) look: AtomicBool,
     /// What that thread had used for other tasks, before this one. Written before `thread`.
     at_start: AtomicU64,
 }

@@ -65,6 +65,8 @@ pub struct ThreadGroup {
     pub subreaper: AtomicBool,
     /// Timers of the process. Have locks of their own.
     pub timers: crate::task::jobs::Timers,
+    /// See [`super::cpu_timers`].
+    pub cpu_watch: super::cpu_timers::CpuWatch,
     /// The program, for /proc/PID/exe. A leaf.
     pub exe: RwLock<Option<vfs::Path>>,
     /// CPU time of ended threads and left address spaces, and of waited-for children. Sums of
@@ -114,6 +116,7 @@ impl ThreadGroup {
             without_terminal: AtomicBool::new(false),
             subreaper: AtomicBool::new(false),
             timers: crate::task::jobs::Timers::default(),
+            cpu_watch: Default::default(),
             exe: RwLock::new(None),
             cpu_ended: Default::default(),
             cpu_children: Default::default(),

@@ -1,10 +1,11 @@
 //! A process's timers: interval timers (`setitimer(2)`) and POSIX timers (`timer_create(2)`).
 
+use super::cpu_timers::{CpuClock, CpuKind};
 use super::{Task, ThreadGroup};
-use abi::errno::{EAGAIN, EINVAL};
-use abi::signal::{SI_KERNEL, SI_TIMER, SIGALRM};
+use abi::errno::{EAGAIN, EINVAL, ESRCH};
+use abi::signal::{SI_KERNEL, SI_TIMER, SIGALRM, SIGPROF, SIGVTALRM};
 use abi::{Result, SigInfo, Signal};
-use ipc::timer::{Clock, From, Rearm, Setting, Timer};
+use ipc::timer::{Clock, Expiry, From, Rearm, Setting, Timer};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,9 +16,8 @@ use vfs::ucounts::{Charge, Kind};
 #[derive(Default)]
 pub struct Timers {
     real: Mutex<Option<Timer>>,
-    /// ITIMER_VIRTUAL and ITIMER_PROF. CPU time cannot run faster than the CPUs: each look is set
-    /// for the earliest moment when it could be reached, and set again if it was not.
-    cpu: [Arc<Mutex<CpuTimer>>; 2],
+    /// ITIMER_VIRTUAL and ITIMER_PROF.
+    cpu: [Mutex<Option<CpuInterval>>; 2],
     posix: Mutex<BTreeMap<i32, Arc<PosixTimer>>>,
     /// Looks at RLIMIT_CPU, where one is set.
     limit: Mutex<Option<Timer>>,
@@ -29,12 +29,60 @@ const POSIX_MAX: usize = 4096;
 /// A POSIX timer. It stands still from the moment that its signal is queued until that is taken
 /// ([`Timers::delivered`]); what expired meanwhile is the overrun.
 pub struct PosixTimer {
-    pub timer: Timer,
+    timer: Timer,
+    /// The CPU clock that it follows.
+    clock: Option<CpuClock>,
     /// Expirations beyond the one whose signal was delivered.
     pub overrun: AtomicU64,
     notify: Notify,
     /// Its signal, which its user may have so many of.
     _counted: Charge,
+}
+
+/// What a POSIX timer follows.
+pub enum TimerClock {
+    Host(Clock),
+    Cpu(CpuClock),
+}
+
+impl PosixTimer {
+    fn is_lost(&self) -> bool {
+        self.clock.as_ref().is_some_and(|c| c.read().is_none())
+    }
+    /// `timer_settime(2)`: gives the old setting. `ESRCH` where whose CPU time it follows is no
+    /// more.
+    pub fn set(&self, new: Setting, from: From) -> Result<Setting> {
+        if self.is_lost() {
+            return Err(ESRCH);
+        }
+        self.overrun.store(0, Ordering::Relaxed);
+        Ok(self.timer.set(new, from).0)
+    }
+    /// `timer_gettime(2)`.
+    #[must_use]
+    pub fn get(&self) -> Setting {
+        match self.is_lost() {
+            true => Setting::default(),
+            false => self.timer.get(),
+        }
+    }
+}
+
+/// ITIMER_VIRTUAL or ITIMER_PROF. Disarmed, it still tells the interval that it was set to.
+struct CpuInterval {
+    timer: Timer,
+    interval: i64,
+}
+
+impl CpuInterval {
+    fn shown(&self, s: Setting) -> Setting {
+        let interval = if s.value == 0 {
+            self.interval
+        } else {
+            s.interval
+        };
+        Setting { interval, ..s }
+    }
 }
 
 impl Notify {
@@ -46,30 +94,14 @@ impl Notify {
     }
 }
 
-/// An interval timer on CPU time.
-#[derive(Default)]
-struct CpuTimer {
-    timer: Option<Timer>,
-    /// CPU time at which it expires; 0 when disarmed.
-    target: i64,
-    interval: i64,
-}
-
-/// CPU time of a process, nanoseconds, as the timer counts it: ITIMER_VIRTUAL (1) user time only.
-fn cpu_now(k: &crate::Kernel, g: &ThreadGroup, which: u32) -> i64 {
-    let c = k.cpu_time(g);
-    (if which == 1 { c.user } else { c.total() }) as i64
-}
-
 /// Enforces RLIMIT_CPU (`check_process_timers`): SIGKILL at the hard limit, SIGXCPU at the soft one
-/// and every second from then on. Gives when to look again, the earliest moment at which a limit
-/// could be reached; `None` without one.
+/// and every second from then on. Gives the CPU time at which to look again; `None` without a limit.
 fn cpu_limit(k: &Arc<crate::Kernel>, g: &Arc<ThreadGroup>) -> Option<i64> {
     const SECOND: u64 = 1_000_000_000;
     // No time at all means a second.
     let nanos = |seconds: u64| seconds.max(1).saturating_mul(SECOND);
     let now = k.cpu_time(g).total();
-    let (signal, left) = {
+    let (signal, next) = {
         let mut limits = g.limits.lock();
         let l = &mut limits.0[super::limits::CPU];
         if l.current == u64::MAX && l.max == u64::MAX {
@@ -83,14 +115,13 @@ fn cpu_limit(k: &Arc<crate::Kernel>, g: &Arc<ThreadGroup>) -> Option<i64> {
         } else {
             None
         };
-        (signal, nanos(l.current.min(l.max)).saturating_sub(now))
+        (signal, nanos(l.current.min(l.max)))
     };
     if let Some(s) = signal {
         let _ = k.send_to_group(g, SigInfo::new(s, SI_KERNEL));
     }
-    let cpus = u64::from(k.cpus.max(1));
-    // No further ahead than a day: then it looks again.
-    Some((left / cpus).clamp(1_000_000, 86_400 * SECOND) as i64)
+    // Where a limit stands behind, after the signal that tells of it.
+    Some(i64::try_from(next.max(now + 1)).unwrap_or(i64::MAX))
 }
 
 /// What a POSIX timer does (`sigevent`).
@@ -137,108 +168,61 @@ impl Timers {
             .as_ref()
             .map_or(Setting::default(), Timer::get)
     }
-    /// `setitimer(ITIMER_VIRTUAL or ITIMER_PROF)`, which is 1 or 2.
-    pub fn set_cpu(&self, task: &Task, which: u32, new: Setting) -> Setting {
-        let slot = &self.cpu[usize::from(which == 2)];
-        let old = self.cpu_setting(which, cpu_now(&task.kernel, &task.group, which));
-        let signal = if which == 2 {
-            abi::signal::SIGPROF
-        } else {
-            abi::signal::SIGVTALRM
-        };
-        let mut c = slot.lock();
-        c.interval = new.interval;
-        if new.value == 0 {
-            c.target = 0;
-            c.timer = None;
-            return old;
-        }
-        c.target = cpu_now(&task.kernel, &task.group, which).saturating_add(new.value);
-        let cpus = i64::from(task.kernel.cpus.max(1));
-        let (kernel, group) = (Arc::downgrade(&task.kernel), Arc::downgrade(&task.group));
-        let me = Arc::downgrade(slot);
-        let timer = Timer::new(&task.kernel.timers, Clock::Monotonic, move |_| {
-            let (Some(k), Some(g), Some(me)) = (kernel.upgrade(), group.upgrade(), me.upgrade())
-            else {
-                return Rearm::Now;
+    /// `setitimer(ITIMER_VIRTUAL)` and `(ITIMER_PROF)`: gives the old setting.
+    pub fn set_cpu(&self, task: &Task, kind: CpuKind, new: Setting) -> Setting {
+        let mut slot = self.cpu[kind as usize].lock();
+        let t = slot.get_or_insert_with(|| {
+            let (kernel, group) = (Arc::downgrade(&task.kernel), Arc::downgrade(&task.group));
+            let signal = match kind {
+                CpuKind::User => SIGVTALRM,
+                CpuKind::Total => SIGPROF,
             };
-            let now = cpu_now(&k, &g, which);
-            let mut c = me.lock();
-            if c.target == 0 {
-                return Rearm::Now;
-            }
-            let due = now >= c.target;
-            if due {
-                c.target = if c.interval == 0 {
-                    0
-                } else {
-                    now.saturating_add(c.interval)
-                };
-            }
-            if c.target != 0
-                && let Some(t) = &c.timer
-            {
-                let value = ((c.target - now) / cpus).max(1_000_000);
-                t.set(Setting { value, interval: 0 }, From::Now);
-            }
-            drop(c);
-            if due {
-                let _ = k.send_to_group(&g, SigInfo::new(signal, SI_KERNEL));
-            }
-            Rearm::Now
+            let clock = CpuClock::of_process(&task.kernel, &task.group, kind);
+            let timer = clock.timer(move |_| {
+                if let (Some(k), Some(g)) = (kernel.upgrade(), group.upgrade()) {
+                    let _ = k.send_to_group(&g, SigInfo::new(signal, SI_KERNEL));
+                }
+                Rearm::Now
+            });
+            CpuInterval { timer, interval: 0 }
         });
-        timer.set(
-            Setting {
-                value: (new.value / cpus).max(1_000_000),
-                interval: 0,
-            },
-            From::Now,
-        );
-        c.timer = Some(timer);
+        let old = t.shown(t.timer.set(new, From::Now).0);
+        t.interval = new.interval;
         old
-    }
-    fn cpu_setting(&self, which: u32, now: i64) -> Setting {
-        let c = self.cpu[usize::from(which == 2)].lock();
-        let value = if c.target == 0 {
-            0
-        } else {
-            (c.target - now).max(1)
-        };
-        Setting {
-            value,
-            interval: c.interval,
-        }
     }
     /// The setting of a CPU-time interval timer.
     #[must_use]
-    pub fn cpu(&self, task: &Task, which: u32) -> Setting {
-        self.cpu_setting(which, cpu_now(&task.kernel, &task.group, which))
+    pub fn cpu(&self, kind: CpuKind) -> Setting {
+        let slot = self.cpu[kind as usize].lock();
+        let shown = |t: &CpuInterval| t.shown(t.timer.get());
+        slot.as_ref().map_or(Setting::default(), shown)
     }
     /// Begins to watch RLIMIT_CPU, or stops it: after it was set, and when a process with one
     /// begins.
     pub fn watch_cpu_limit(&self, k: &Arc<crate::Kernel>, g: &Arc<ThreadGroup>) {
+        let at = |value| Setting { value, interval: 0 };
         let old = match cpu_limit(k, g) {
             None => self.limit.lock().take(),
-            Some(value) => {
+            Some(next) => {
                 let (kernel, group) = (Arc::downgrade(k), Arc::downgrade(g));
-                let timer = Timer::new(&k.timers, Clock::Monotonic, move |_| {
+                let timer = CpuClock::of_process(k, g, CpuKind::Total).timer(move |_| {
                     if let (Some(k), Some(g)) = (kernel.upgrade(), group.upgrade())
-                        && let Some(value) = cpu_limit(&k, &g)
+                        && let Some(next) = cpu_limit(&k, &g)
                         && let Some(t) = &*g.timers.limit.lock()
                     {
-                        t.set(Setting { value, interval: 0 }, From::Now);
+                        t.set(at(next), From::Epoch);
                     }
                     Rearm::Now
                 });
                 let mut slot = self.limit.lock();
-                timer.set(Setting { value, interval: 0 }, From::Now);
+                timer.set(at(next), From::Epoch);
                 slot.replace(timer)
             }
         };
         drop(old);
     }
     /// `timer_create(2)`.
-    pub fn create(&self, task: &Task, clock: Clock, notify: Notify) -> Result<i32> {
+    pub fn create(&self, task: &Task, clock: TimerClock, notify: Notify) -> Result<i32> {
         let mut p = self.posix.lock();
         if p.len() >= POSIX_MAX {
             return Err(EAGAIN);
@@ -252,7 +236,7 @@ impl Timers {
             .expect("fewer than POSIX_MAX");
         let kernel = Arc::downgrade(&task.kernel);
         let group: Weak<ThreadGroup> = Arc::downgrade(&task.group);
-        let timer = Timer::new(&task.kernel.timers, clock, move |e| {
+        let expired = move |e: Expiry| {
             let (Some(k), Some(g), Some(signal)) =
                 (kernel.upgrade(), group.upgrade(), notify.signal())
             else {
@@ -287,10 +271,15 @@ impl Timers {
             } else {
                 Rearm::Now
             }
-        });
+        };
+        let (timer, clock) = match clock {
+            TimerClock::Host(c) => (Timer::new(&task.kernel.timers, c, expired), None),
+            TimerClock::Cpu(c) => (c.timer(expired), Some(c)),
+        };
         let overrun = AtomicU64::new(0);
         let t = PosixTimer {
             timer,
+            clock,
             overrun,
             notify,
             _counted: counted,
@@ -341,10 +330,7 @@ impl Timers {
         let old = (self.real.lock().take(), self.limit.lock().take());
         drop(old);
         for c in &self.cpu {
-            let mut c = c.lock();
-            c.target = 0;
-            let old = c.timer.take();
-            drop(c);
+            let old = c.lock().take();
             drop(old);
         }
     }

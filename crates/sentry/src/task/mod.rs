@@ -17,6 +17,7 @@ pub mod access;
 pub mod birth;
 pub mod clone;
 pub mod cpu;
+pub mod cpu_timers;
 pub mod creds;
 pub mod epoll;
 pub mod exec;
@@ -384,12 +385,16 @@ impl Task {
     }
     /// Makes the task look: at the boundary, in its sleep, or by stopping application code.
     pub fn kick(&self) {
+        self.stop_app();
+        self.parker.unpark_now();
+    }
+    /// The same, but for its sleep.
+    fn stop_app(&self) {
         if notice::kick(&self.in_app, &self.attention)
             && let Some(i) = &*self.interrupter.lock()
         {
             i.interrupt();
         }
-        self.parker.unpark_now();
     }
     /// Whether the task must end.
     #[must_use]

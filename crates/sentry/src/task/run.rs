@@ -197,7 +197,8 @@ fn end_lost(cx: &Context) {
 fn enter_app(cx: &mut Context, lanes: &mut Lanes) -> Option<Event> {
     lanes.before(cx);
     let t = &cx.task;
-    if !notice::enter(&t.in_app, &t.attention, || t.has_work()) {
+    let has_work = || t.has_work() || t.cpu.look.load(Ordering::SeqCst);
+    if !notice::enter(&t.in_app, &t.attention, has_work) {
         return None;
     }
     let event = lanes.run(cx);
@@ -286,6 +287,9 @@ fn boundary(cx: &mut Context, lanes: &mut Lanes) -> Flow {
         }
         look = true;
         lanes.wake();
+        if cx.cpu.look.swap(false, Ordering::SeqCst) {
+            super::cpu_timers::look(cx);
+        }
         if take_signals(cx) == Flow::End {
             return Flow::End;
         }
