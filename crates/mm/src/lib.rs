@@ -76,6 +76,7 @@
 mod advise;
 mod ahead;
 mod brk;
+mod chunk;
 mod copy;
 mod fault;
 mod fork;

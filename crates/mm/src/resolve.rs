@@ -1,6 +1,7 @@
 //! Which PMA serves an access. [`State::resolve`] is the heart: it finds it, or makes it.
 
 use crate::PAGE;
+use crate::chunk::CHUNK;
 use crate::pma::{Pma, PmaKind, window};
 use crate::state::State;
 use crate::types::Bad;
@@ -13,8 +14,6 @@ use std::ops::Range;
 /// Mappings up to this size are served by one run of frames at once: frames are sparse, so that
 /// costs nothing, and the host takes the faults.
 pub(crate) const EAGER: u64 = 64 << 20;
-/// Larger ones, and those with MAP_NORESERVE, by runs of this size.
-pub(crate) const CHUNK: u64 = 2 << 20;
 
 /// What is done for memory that is to serve an access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,13 +6,13 @@ pub(crate) mod pmas;
 
 use crate::Mm;
 use crate::Result;
+use crate::chunk::Chunk;
 use crate::host_map::HostMap;
 use crate::patches::Patches;
 use crate::predict::Predictor;
 use crate::quota::Quota;
 use crate::room::Room;
 use crate::swap::{Hands, Kin};
-use crate::trim::Chunk;
 use crate::vma::Vma;
 use crate::vmas::Vmas;
 use abi::errno::ENOMEM;

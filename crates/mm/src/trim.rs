@@ -7,52 +7,12 @@
 //! which every access of the Sentry's needs to find it. What the Sentry writes without the lock has
 //! one more reference: of frames that are this address space's alone such are left.
 
-use crate::pma::{PmaKind, window};
+use crate::pma::PmaKind;
 use crate::state::State;
 use crate::vma::{Vma, VmaFlags};
 use crate::{Mm, PAGE, Result};
-use clas::{Cla, Clas};
+use clas::Cla;
 use std::ops::Range;
-
-/// How much of new anonymous memory is made at once where there is a limit: what is made and not
-/// touched has to be found, and given back, before anybody is ended. Memory that is touched here
-/// and there is made by pages then, what is filled from one end to the other in growing pieces.
-/// (Without it, touching 40 MB of 1 GB under a limit of 64 MB takes 20 times as long.)
-#[derive(Debug)]
-pub(crate) struct Chunk {
-    /// Bytes, a power of two.
-    len: u64,
-    /// Where the last one ended.
-    end: u64,
-}
-
-impl Default for Chunk {
-    fn default() -> Chunk {
-        Chunk {
-            len: Chunk::MOST,
-            end: 0,
-        }
-    }
-}
-
-impl Chunk {
-    const MOST: u64 = crate::resolve::CHUNK;
-
-    /// What is made for a touch at `va`, of `hole`.
-    pub(crate) fn next(&mut self, clas: &Clas, va: u64, hole: &Range<u64>) -> Range<u64> {
-        if va & !(PAGE - 1) == self.end {
-            self.len = (self.len * 2).min(Chunk::MOST);
-        }
-        let r = window(va, clas.at_once(self.len), hole);
-        self.end = r.end;
-        r
-    }
-
-    /// Some of it was not touched.
-    fn was_too_much(&mut self) {
-        self.len = (self.len / 4).max(PAGE);
-    }
-}
 
 impl Mm {
     /// Gives untouched frames back: how many bytes; `None` where somebody is busy with the address

@@ -18,7 +18,9 @@
 //!   then it is in `waiting`, which takes none once the container has ended. No lock is taken under
 //!   that of `waiting`.
 
-use crate::kernel::memory::Shortage;
+pub mod shortage;
+
+use self::shortage::Shortage;
 use crate::ns::NsProxy;
 use crate::task::launch::Launch;
 use crate::task::quota::{OF_CONTAINER, TASKS_MAX};

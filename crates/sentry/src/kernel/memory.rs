@@ -21,9 +21,8 @@ use abi::PAGE_SIZE;
 use abi::signal::SIGKILL;
 use config::control;
 use mm::Mm;
-use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// So much is worth a round; less could be had again and again, one page at a time.
@@ -43,26 +42,6 @@ const PAUSE: Duration = Duration::from_millis(1);
 const STAY: Duration = Duration::from_millis(200);
 /// `OOM_SCORE_ADJ_MIN`: never ended for lack of memory.
 const NEVER: i32 = -1000;
-
-/// A container's shortages of memory.
-#[derive(Debug, Default)]
-pub struct Shortage {
-    /// A leaf.
-    worker: Mutex<Worker>,
-    /// The worker is asked for something.
-    asked: Condvar,
-    /// Counts of `memory.events`. Atomics.
-    pub max: AtomicU64,
-    pub oom: AtomicU64,
-    pub kills: AtomicU64,
-}
-
-#[derive(Debug, Default)]
-struct Worker {
-    runs: bool,
-    /// Somebody has asked since it looked last.
-    is_asked: bool,
-}
 
 /// Processes that are on their way out, and have not given enough back.
 #[derive(Debug, Default)]
