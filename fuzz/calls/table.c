@@ -123,7 +123,7 @@ const struct call calls[] = {
     C(wait4, 6, OUT, PID_, W, BITS(1, 1, 2, 8, 0x20000000, 0x40000000, 0x80000000), B), C(waitid, 6, OUT, ONE(0, 1, 2, 3, 4), PID_, B, BITS(1, 1, 2, 4, 8, 0x1000000, 0x20000000), B),
     C(setpgid, 4, OUT, PID_, PID_), C(getpgid, 3, OUT, PID_), C(getsid, 3, OUT, PID_), C(setsid, 2, OUT), C(getpid, 4, OUT), C(gettid, 4, OUT), C(getppid, 4, OUT), C(getpgrp, 3, OUT), C(set_tid_address, 1, OUT, W),
     C(set_robust_list, 1, OUT, S(S_BYTES), ONE(24, 24, 0)), C(get_robust_list, 2, OUT, TID_, B, S(S_LEN)), C(restart_syscall, 2, OUT), C(getcpu, 3, OUT, W, W, ADDR_), C(sched_yield, 6, OUT),
-    C(unshare, 2, OUT, NS_FLAGS), C(setns, 3, OUT, F(NS), NS_FLAGS), C(prctl, 6, OUT, PRCTL, NUM_, B, NUM_, NUM_), C(arch_prctl, 1, OUT, ONE(0x1001, 0x1003, 0x1004, 0x1011, 0x1012, 0x3001, 0x5001), B), C(personality, 2, OUT, ONE(0, -1ul, 0x40000, 8)),
+    C(unshare, 2, OUT, NS_FLAGS), C(setns, 3, OUT, F(NS), NS_FLAGS), C(prctl, 6, OUT, PRCTL, NUM_, B, NUM_, NUM_), C(arch_prctl, 1, OUT, ONE(0x1001, 0x1003, 0x1004, 0x1011, 0x1012, 0x3001, 0x5001), B), C(personality, 2, OUT, ONE(0, -1ul, 0x40000, 8, 0x20000, 0x400000, 0x4000000, 0x6400008)),
     C(seccomp, 1, OUT, ONE(1, 1, 2, 3, 0), BITS(0, 1, 2, 4, 8, 16, 32), S(S_FPROG)), C(futex, 12, OUT, W, FUTEX_OPS, INT_, TS, W, NUM_),
     // Credentials.
     C(getuid, 3, OUT), C(getgid, 2, OUT), C(geteuid, 2, OUT), C(getegid, 2, OUT), C(setuid, 1, OUT, UID_), C(setgid, 1, OUT, UID_), C(setreuid, 1, OUT, UID_, UID_), C(setregid, 1, OUT, UID_, UID_), C(setresuid, 1, OUT, UID_, UID_, UID_),
@@ -135,7 +135,7 @@ const struct call calls[] = {
     C(nanosleep, 3, OUT, TS, B), C(clock_nanosleep, 3, OUT, CLOCK, BITS(0, 0, 1), TS, B), C(clock_gettime, 4, OUT, CLOCK, B), C(clock_getres, 3, OUT, CLOCK, B), C(clock_settime, 2, OUT, CLOCK, TS), C(adjtimex, 2, OUT, B),
     C(getitimer, 2, OUT, ONE(0, 1, 2, 3), B), C(setitimer, 3, OUT, ONE(0, 1, 2, 3), S(S_ITIMERVAL), B), C(alarm, 2, OUT, ONE(0, 1)), C(timer_create, 5, OUT, CLOCK, S(S_SIGEVENT), S(S_LEN)), C(timer_settime, 6, OUT, INT_, BITS(0, 1), S(S_ITIMERSPEC), B),
     C(timer_gettime, 3, OUT, INT_, B), C(timer_getoverrun, 3, OUT, INT_), C(timer_delete, 3, OUT, INT_), C(getpriority, 2, OUT, ONE(0, 1, 2, 3), PID_), C(setpriority, 2, OUT, ONE(0, 1, 2, 3), PID_, INT_),
-    C(sched_setparam, 2, OUT, PID_, S(S_SCHED)), C(sched_getparam, 2, OUT, PID_, B), C(sched_setscheduler, 2, OUT, PID_, ONE(0, 1, 2, 3, 5, 6), S(S_SCHED)), C(sched_getscheduler, 2, OUT, PID_), C(sched_get_priority_max, 1, OUT, INT_),
+    C(sched_setparam, 2, OUT, PID_, S(S_SCHED)), C(sched_getparam, 2, OUT, PID_, B), C(sched_setscheduler, 2, OUT, PID_, ONE(0, 1, 2, 3, 5, 6), S(S_SCHED)), C(sched_getscheduler, 2, OUT, PID_), C(sched_setattr, 2, OUT, PID_, B, ONE(0, 0, 0, 1)), C(sched_getattr, 2, OUT, PID_, B, ONE(0, 48, 56, 64, 4096, 4097), ONE(0, 0, 0, 1)), C(sched_get_priority_max, 1, OUT, INT_),
     C(sched_get_priority_min, 1, OUT, INT_), C(sched_rr_get_interval, 2, OUT, PID_, B), C(sched_setaffinity, 2, OUT, PID_, L, B), C(sched_getaffinity, 2, OUT, PID_, L, B), C(ioprio_set, 2, OUT, ONE(1, 2, 3), PID_, NUM_), C(ioprio_get, 2, OUT, ONE(1, 2, 3), PID_),
     // Sockets.
     C(socket, 8, SOCK, ONE(1, 1, 2, 2, 10, 16, 17, 40), BITS(1, 1, 2, 3, 5, 04000, 02000000), ONE(0, 0, 0, 6, 17, 1, 15, 58)), C(socketpair, 6, OUT, ONE(1, 1, 1, 2, 16), BITS(1, 1, 2, 5, 04000, 02000000), ONE(0, 0, 1), PAIR),

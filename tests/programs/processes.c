@@ -3,6 +3,7 @@
 #include "check.h"
 #include <sys/file.h>
 #include <linux/sched.h>
+#include <sys/personality.h>
 #include <sys/utsname.h>
 #include <sys/times.h>
 #ifndef P_PIDFD
@@ -637,6 +638,171 @@ static void priorities(void)
 	Y(cpu < 9999);
 }
 
+struct attr {
+	unsigned size;
+	int policy;
+	unsigned long flags;
+	int nice;
+	unsigned priority;
+	unsigned long runtime, deadline, period;
+	unsigned util_min, util_max, more[8];
+};
+#define SETATTR(pid, a, flags) syscall(SYS_sched_setattr, pid, a, flags)
+#define GETATTR(pid, a, size, flags) syscall(SYS_sched_getattr, pid, a, size, flags)
+static void set_attr(const char *what, struct attr a)
+{
+	errno = 0;
+	report(what, SETATTR(0, &a, 0), errno);
+	struct attr b = { 0 };
+	GETATTR(0, &b, 56, 0);
+	say(what, "size %u policy %d flags %lu nice %d priority %u", b.size, b.policy, b.flags, b.nice, b.priority);
+}
+
+/* sched_setattr(2) and sched_getattr(2). */
+static void attributes(void)
+{
+	struct attr a;
+	memset(&a, 0xee, sizeof a);
+	T(GETATTR(0, &a, 47, 0));
+	T(GETATTR(0, &a, 4097, 0));
+	T(GETATTR(0, &a, 56, 1));
+	T(GETATTR(-1, &a, 56, 0));
+	T(GETATTR(999999, &a, 56, 0));
+	T(GETATTR(0, NULL, 56, 0));
+	T(GETATTR(0, (void *)8, 56, 0));
+	T(GETATTR(0, &a, 48, 0));
+	T(a.size);
+	T(a.util_min == 0xeeeeeeee);
+	T(a.nice);
+	T(a.policy);
+	T(a.flags);
+	T(a.priority);
+	Y(a.runtime > 0);
+	T(a.deadline);
+	memset(&a, 0xee, sizeof a);
+	T(GETATTR(0, &a, sizeof a, 0));
+	T(a.size);
+	T(a.more[0]);
+	T(a.more[7]);
+	set_attr("nice", (struct attr){ .size = 48, .nice = 4 });
+	set_attr("more than there is", (struct attr){ .size = 48, .nice = 400 });
+	set_attr("batch", (struct attr){ .size = 56, .policy = SCHED_BATCH, .nice = 7 });
+	set_attr("of no size", (struct attr){ .policy = SCHED_BATCH, .nice = 8 });
+	set_attr("too small", (struct attr){ .size = 47 });
+	set_attr("too large", (struct attr){ .size = 4097 });
+	set_attr("larger", (struct attr){ .size = sizeof a, .nice = 9 });
+	a = (struct attr){ .size = sizeof a, .more[3] = 1 };
+	T(SETATTR(0, &a, 0));
+	T(a.size == 56 || a.size == 64);
+	a = (struct attr){ .size = 8 };
+	T(SETATTR(0, &a, 0));
+	Y(a.size >= 56);
+	set_attr("on fork", (struct attr){ .size = 48, .flags = 1, .nice = 10 });
+	T(CHILD(_exit(getpriority(PRIO_PROCESS, 0))));
+	set_attr("keeps the policy", (struct attr){ .size = 48, .policy = SCHED_BATCH, .flags = 8, .nice = 11 });
+	set_attr("keeps the rest", (struct attr){ .size = 48, .policy = SCHED_IDLE, .flags = 0x10, .nice = 12 });
+	set_attr("idle", (struct attr){ .size = 48, .policy = SCHED_IDLE, .nice = 12 });
+	set_attr("keeps both, on fork", (struct attr){ .size = 48, .flags = 0x19, .nice = 13 });
+	set_attr("normal", (struct attr){ .size = 48, .nice = 14 });
+	set_attr("flags", (struct attr){ .size = 48, .flags = 1 << 20 });
+	set_attr("policy", (struct attr){ .size = 48, .policy = 4 });
+	set_attr("negative", (struct attr){ .size = 48, .policy = -1 });
+	set_attr("priority", (struct attr){ .size = 48, .priority = 1 });
+	set_attr("priority of none", (struct attr){ .size = 48, .policy = SCHED_FIFO });
+	set_attr("priority of 100", (struct attr){ .size = 48, .policy = SCHED_FIFO, .priority = 100 });
+	set_attr("deadline of none", (struct attr){ .size = 48, .policy = 6 });
+	set_attr("bounds without room", (struct attr){ .size = 48, .flags = 0x20 });
+	T(SETATTR(0, NULL, 0));
+	T(SETATTR(0, (void *)8, 0));
+	a = (struct attr){ .size = 48 };
+	T(SETATTR(-1, &a, 0));
+	T(SETATTR(0, &a, 1));
+	T(SETATTR(999999, &a, 0));
+	T(CHILD(
+		setpriority(PRIO_PROCESS, 0, 5);
+		drop_root();
+		a.nice = 4;
+		_exit(SETATTR(0, &a, 0) ? errno : 0)));
+	T(CHILD(
+		setpriority(PRIO_PROCESS, 0, 5);
+		drop_root();
+		a.nice = 6;
+		_exit(SETATTR(0, &a, 0) ? errno : 0)));
+}
+
+/* What a new program's memory looks like. */
+static long layout(void)
+{
+	static const char *const where[] = { "[stack]", "[heap]", "libc" };
+	long sum = 0;
+	char line[512];
+	FILE *f = popen("exec cat /proc/self/maps", "r");
+	while (fgets(line, sizeof line, f))
+		for (int i = 0; i < 3; i++)
+			if (strstr(line, where[i]))
+				sum = sum * 31 + strtol(line, NULL, 16);
+	pclose(f);
+	return sum;
+}
+static int runs(void *p)
+{
+	char line[256], want[32];
+	int r = -1;
+	sprintf(want, "%lx-", (long)p);
+	FILE *f = fopen("/proc/self/maps", "r");
+	while (fgets(line, sizeof line, f))
+		if (!strncmp(line, want, strlen(want)))
+			r = strchr(line, 'x') != NULL;
+	fclose(f);
+	return r;
+}
+static void personalities(void)
+{
+	struct utsname u, v;
+	char b[32] = "";
+	T(personality(0xffffffff));
+	uname(&u);
+	Y(layout() == layout());
+	T(personality(ADDR_NO_RANDOMIZE));
+	T(personality(0xffffffff));
+	Y(layout() == layout());
+	T(CHILD(_exit(personality(0xffffffff) >> 16)));
+	int fd = open("/proc/self/personality", O_RDONLY);
+	read(fd, b, sizeof b - 1);
+	close(fd);
+	S(b, 10);
+	T(personality(PER_LINUX32));
+	uname(&v);
+	S(v.machine, 8);
+	T(strcmp(u.release, v.release));
+	T(system("uname -m | grep -qx i686"));
+	T(personality(UNAME26));
+	uname(&v);
+	S(v.release, 4);
+	S(v.machine, 8);
+	/* Readable is executable, but where that is forbidden; until the next program. */
+	T(personality(READ_IMPLIES_EXEC));
+	void *p = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	T(runs(p));
+	void *q = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	T(runs(q));
+	T(mprotect(q, 4096, PROT_READ | PROT_WRITE));
+	T(runs(q));
+	fd = open("/proc/self/status", O_RDONLY);
+	T(mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, fd, 0) != MAP_FAILED);
+	close(fd);
+	T(system("exec grep -qx 00400000 /proc/self/personality"));
+	T(personality(STICKY_TIMEOUTS));
+	struct timeval t = { 0, 20000 };
+	T(select(0, NULL, NULL, NULL, &t));
+	T(t.tv_usec);
+	T(personality(0));
+	T(select(0, NULL, NULL, NULL, &t));
+	T(t.tv_usec);
+	T(personality(0x12345678));
+	T(personality(0));
+}
+
 static void prctls(void)
 {
 	char name[16];
@@ -1049,7 +1215,7 @@ static const struct check all[] = {
 	CHECK(names), CHECK(zombie), CHECK(states),
 	CHECK(exits), CHECK(waiting), CHECK(many), CHECK(inherited), CHECK(orphans), CHECK(executing),
 	CHECK(big_arguments), CHECK(over_exec), CHECK(vforked), CHECK(cloning), CHECK(pidfds), CHECK(groups),
-	CHECK(limits), CHECK(priorities), CHECK(prctls), CHECK(system_info), CHECK(threads),
+	CHECK(limits), CHECK(priorities), CHECK(attributes), CHECK(personalities), CHECK(prctls), CHECK(system_info), CHECK(threads),
 	CHECK(exec_among_threads), CHECK(exec_keeps), CHECK(pidfd_gone), CHECK(user_limit),
 };
 MAIN(all)

@@ -13,6 +13,11 @@ use std::ops::Range;
 impl Mm {
     /// `mprotect(2)`. As on Linux, a failure may leave the lower part changed.
     pub fn mprotect(&self, va: Va, len: u64, prot: u32) -> Result<()> {
+        self.mprotect_implying(va, len, prot, 0)
+    }
+
+    /// The same; what `implied` says is added where a mapping may have it.
+    pub fn mprotect_implying(&self, va: Va, len: u64, prot: u32, implied: u32) -> Result<()> {
         let grows = prot & (PROT_GROWSDOWN | PROT_GROWSUP);
         let prot = prot & !(PROT_GROWSDOWN | PROT_GROWSUP);
         if grows == PROT_GROWSDOWN | PROT_GROWSUP || !va.is_page_aligned() {
@@ -28,12 +33,19 @@ impl Mm {
             return Err(EINVAL);
         }
         let r = user_range(va, len).ok_or(ENOMEM)?;
-        self.with(|st| st.mprotect(r, Prot(prot & 7), grows != 0))
+        let (prot, implied) = (Prot(prot & 7), Prot(implied & 7));
+        self.with(|st| st.mprotect(r, prot, implied, grows != 0))
     }
 }
 
 impl State {
-    fn mprotect(&mut self, mut r: Range<u64>, prot: Prot, grows: bool) -> Result<()> {
+    fn mprotect(
+        &mut self,
+        mut r: Range<u64>,
+        prot: Prot,
+        implied: Prot,
+        grows: bool,
+    ) -> Result<()> {
         let (e, first) = self.vmas.first_from(r.start).ok_or(ENOMEM)?;
         if grows {
             if e.start >= r.end {
@@ -53,6 +65,7 @@ impl State {
             };
             let part = at..e.end.min(r.end);
             at = part.end;
+            let prot = Prot(prot.0 | implied.0 & vma.max_prot.0);
             if vma.prot == prot {
                 continue;
             }

@@ -11,7 +11,6 @@ impl Uts {
     /// `struct new_utsname`.
     #[must_use]
     pub fn utsname(&self) -> platform::lanes::Names {
-        const FIELD: usize = 65;
         let mut out: platform::lanes::Names = [0; 6 * FIELD];
         let fields = [
             b"Linux".as_slice(),
@@ -21,12 +20,51 @@ impl Uts {
             b"x86_64",
             &self.domainname,
         ];
-        for (to, f) in out.chunks_exact_mut(FIELD).zip(fields) {
-            let n = f.len().min(FIELD - 1);
-            to[..n].copy_from_slice(&f[..n]);
+        for (name, f) in NAMES.into_iter().zip(fields) {
+            put(&mut out, name, f);
         }
         out
     }
+}
+
+/// Bytes of a name in `struct new_utsname`, with the zero at its end.
+const FIELD: usize = 65;
+
+/// The names of `struct new_utsname`, in its order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Name {
+    System,
+    Node,
+    Release,
+    Version,
+    Machine,
+    Domain,
+}
+
+const NAMES: [Name; 6] = [
+    Name::System,
+    Name::Node,
+    Name::Release,
+    Name::Version,
+    Name::Machine,
+    Name::Domain,
+];
+
+/// Writes one name over what is there.
+pub fn put(names: &mut platform::lanes::Names, name: Name, text: &[u8]) {
+    let to = &mut names[name as usize * FIELD..][..FIELD];
+    let n = text.len().min(FIELD - 1);
+    to.fill(0);
+    to[..n].copy_from_slice(&text[..n]);
+}
+
+/// The release for programs that know none after 2.6 (`override_release`).
+#[must_use]
+pub fn release26() -> String {
+    let number = RELEASE.find(|c: char| !c.is_ascii_digit() && c != '.');
+    let (number, rest) = RELEASE.split_at(number.unwrap_or(RELEASE.len()));
+    let minor = number.split('.').nth(1).and_then(|n| n.parse::<u32>().ok());
+    format!("2.6.{}{rest}", minor.unwrap_or(0) + 60)
 }
 
 /// What `uname(2)` says of this kernel.

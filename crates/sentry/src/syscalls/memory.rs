@@ -5,7 +5,9 @@ use super::args::*;
 use crate::task::Context;
 use crate::task::access::{self, By};
 use crate::task::exec::map_file;
+use crate::task::persona::Persona;
 use abi::errno::*;
+use abi::linux::{PROT_EXEC, PROT_READ};
 use abi::{Result, Va};
 use mm::{Mm, MmapRequest};
 
@@ -107,6 +109,11 @@ named! {
     }
 }
 
+/// Whether what may be read may be run (`READ_IMPLIES_EXEC`).
+fn implies_exec(cx: &Context, prot: u32) -> bool {
+    prot & PROT_READ != 0 && cx.persona().contains(Persona::READ_IMPLIES_EXEC)
+}
+
 /// `mmap(addr, len, prot, flags, fd, offset)`.
 fn mmap(
     cx: &mut Context,
@@ -133,10 +140,15 @@ fn mmap(
         let f = fd.file(cx)?;
         Some(map_file(&f, &cx.fs().root())?)
     };
+    let mut prot = prot.bits();
+    let may_run = file.as_ref().is_none_or(|f| !f.noexec);
+    if may_run && implies_exec(cx, prot) {
+        prot |= PROT_EXEC;
+    }
     let req = MmapRequest {
         addr,
         len,
-        prot: prot.bits(),
+        prot,
         flags: flags.bits(),
         offset,
         file,
@@ -147,7 +159,10 @@ fn munmap(cx: &mut Context, addr: Va, len: u64) -> SysResult {
     cx.mm().munmap(addr, len).map(|()| 0)
 }
 fn mprotect(cx: &mut Context, addr: Va, len: u64, prot: Prot) -> SysResult {
-    cx.mm().mprotect(addr, len, prot.bits()).map(|()| 0)
+    let prot = prot.bits();
+    let implied = if implies_exec(cx, prot) { PROT_EXEC } else { 0 };
+    let r = cx.mm().mprotect_implying(addr, len, prot, implied);
+    r.map(|()| 0)
 }
 /// No protection keys: only key -1.
 fn pkey_mprotect(cx: &mut Context, addr: Va, len: u64, prot: Prot, key: i32) -> SysResult {

@@ -5,6 +5,7 @@ use super::args::*;
 use super::signals::{Ended, MaskArg, restore_mask, set_temporary_mask};
 use crate::task::Context;
 use crate::task::lanes::slots::after_wait;
+use crate::task::persona::Persona;
 use crate::task::signalfd::SignalFd;
 use abi::Result;
 use abi::errno::*;
@@ -112,6 +113,13 @@ fn finish(cx: &mut Context, left: Option<Left>, wait: Wait, r: SysResult) -> Sys
     let (Some(left), Wait::Until(deadline)) = (left, wait) else {
         return r;
     };
+    if cx.persona().contains(Persona::STICKY_TIMEOUTS) {
+        return if r == Err(ERESTARTNOHAND) {
+            Err(EINTR)
+        } else {
+            r
+        };
+    }
     let ns = deadline
         .saturating_duration_since(Instant::now())
         .as_nanos() as i64;

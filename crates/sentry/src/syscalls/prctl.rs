@@ -404,16 +404,19 @@ fn arch_prctl(cx: &mut Context, op: ArchOp, addr: Va) -> SysResult {
     Ok(0)
 }
 
-fn personality(_cx: &mut Context, persona: u32) -> SysResult {
-    // Only PER_LINUX; 0xffffffff asks.
-    match persona {
-        0 | u32::MAX => Ok(0),
-        _ => Err(EINVAL),
+/// See [`crate::task::persona`]; `0xffffffff` only asks.
+fn personality(cx: &mut Context, persona: u32) -> SysResult {
+    let old = cx.persona.load(Ordering::Relaxed);
+    if persona != u32::MAX && persona != old {
+        cx.persona.store(persona, Ordering::Relaxed);
+        // Its names may be others.
+        cx.task.local_is_stale();
     }
+    Ok(old as usize)
 }
 
 calls! {
-    personality: "PER_LINUX only",
+    personality: "ADDR_COMPAT_LAYOUT and MMAP_PAGE_ZERO without effect",
     prctl: "no names of memory",
     arch_prctl,
     seccomp: "no listeners (SECCOMP_FILTER_FLAG_NEW_LISTENER), nothing is logged",

@@ -9,6 +9,7 @@ use abi::{Result, Va};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vfs::Caps;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 named! {
     /// Whom getpriority(2) means.
@@ -143,24 +144,34 @@ fn policy_of(t: &crate::Task) -> i32 {
 }
 
 /// Only the policies without priority: OTHER, BATCH, IDLE (`user_check_sched_setscheduler`).
-fn set_policy(cx: &Context, tid: Tid, word: i32, priority: i32) -> SysResult {
-    let t = task_of(cx, tid)?;
+fn set_policy(
+    cx: &Context,
+    t: &crate::Task,
+    word: i32,
+    priority: i32,
+    to: Option<i32>,
+) -> SysResult {
     let policy = word & !SCHED_RESET_ON_FORK;
     match policy {
         0 | 3 | SCHED_IDLE if priority == 0 => {
-            let old = policy_of(&t);
+            let old = policy_of(t);
             // Leaving SCHED_IDLE is as a better nice value.
             let wakes = old == SCHED_IDLE && policy != SCHED_IDLE;
             let limit = t.group.limits.lock().0[limits::NICE].current;
             let nice = (20 - t.nice.load(Ordering::Relaxed)) as u64;
             let keeps = word | !t.policy.load(Ordering::Relaxed);
-            let fine =
-                same_owner(cx, &t) && (!wakes || nice <= limit) && keeps & SCHED_RESET_ON_FORK != 0;
+            let fine = same_owner(cx, t)
+                && (!wakes || nice <= limit)
+                && keeps & SCHED_RESET_ON_FORK != 0
+                && to.is_none_or(|to| may_be_nice(t, to));
             if !fine && !cx.cred().has(Caps::SYS_NICE) {
                 return Err(EPERM);
             }
-            is_safe(cx, &t)?;
+            is_safe(cx, t)?;
             t.policy.store(word, Ordering::Relaxed);
+            if let Some(to) = to {
+                t.nice.store(to, Ordering::Relaxed);
+            }
             Ok(0)
         }
         1 | 2 if (1..=99).contains(&priority) => Err(EPERM),
@@ -178,14 +189,149 @@ fn sched_setscheduler(
         return Err(EINVAL);
     }
     let priority = checked(tid, param)?.read(&cx.mm())?;
-    set_policy(cx, tid, policy, priority)
+    let t = task_of(cx, tid)?;
+    set_policy(cx, &t, policy, priority, None)
 }
 
 fn sched_setparam(cx: &mut Context, tid: Tid, param: Option<UserIn<i32>>) -> SysResult {
     let priority = checked(tid, param)?.read(&cx.mm())?;
-    let word = task_of(cx, tid)?.policy.load(Ordering::Relaxed);
-    set_policy(cx, tid, word, priority)
+    let t = task_of(cx, tid)?;
+    let word = t.policy.load(Ordering::Relaxed);
+    set_policy(cx, &t, word, priority, None)
 }
+
+/// `struct sched_attr`.
+#[derive(Clone, Copy, Default, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct SchedAttr {
+    size: u32,
+    policy: i32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime: u64,
+    deadline: u64,
+    period: u64,
+    util_min: u32,
+    util_max: u32,
+}
+
+/// Bytes of the first `struct sched_attr`, and of that with bounds of utilisation.
+const ATTR_FIRST: u32 = 48;
+const ATTR: u32 = size_of::<SchedAttr>() as u32;
+
+const FLAG_RESET_ON_FORK: u64 = 0x01;
+const FLAG_KEEP_POLICY: u64 = 0x08;
+const FLAG_KEEP_PARAMS: u64 = 0x10;
+const FLAG_UTIL_CLAMP: u64 = 0x60;
+const FLAG_ALL: u64 = 0x7f;
+const SCHED_DEADLINE: i32 = 6;
+
+/// `sched_setattr(pid, attr, flags)`: policies without priority, as by sched_setscheduler(2), and
+/// the nice value with them (`__sched_setscheduler`).
+fn sched_setattr(cx: &mut Context, tid: Tid, attr: Va, flags: u32) -> SysResult {
+    if attr.0 == 0 || tid.0 < 0 || flags != 0 {
+        return Err(EINVAL);
+    }
+    let mut a = attr_in(cx, attr)?;
+    if a.policy < 0 {
+        return Err(EINVAL);
+    }
+    let t = task_of(cx, tid)?;
+    let word = t.policy.load(Ordering::Relaxed);
+    if a.flags & FLAG_KEEP_PARAMS != 0 {
+        (a.priority, a.nice) = (0, t.nice.load(Ordering::Relaxed));
+    }
+    let (policy, reset) = match a.flags & FLAG_KEEP_POLICY {
+        0 => (a.policy, a.flags & FLAG_RESET_ON_FORK != 0),
+        _ => (policy_of(&t), word & SCHED_RESET_ON_FORK != 0),
+    };
+    if !matches!(policy, 0..=3 | SCHED_IDLE..=7) || a.flags & !FLAG_ALL != 0 || a.priority > 99 {
+        return Err(EINVAL);
+    }
+    let (real_time, deadline) = (matches!(policy, 1 | 2), policy == SCHED_DEADLINE);
+    let timed = a.deadline >= a.runtime && a.runtime >= 1024 && a.deadline >> 63 == 0;
+    if real_time != (a.priority != 0) || (deadline && !timed) {
+        return Err(EINVAL);
+    }
+    // Bounds of utilisation are not built in.
+    if a.flags & FLAG_UTIL_CLAMP != 0 {
+        return Err(EOPNOTSUPP);
+    }
+    // As by root where it has no real-time share; and there is no other scheduler to ask.
+    if real_time || deadline || policy == 7 {
+        return Err(EPERM);
+    }
+    // The policy is a parameter, too (`__setscheduler_params`).
+    let policy = match a.flags & FLAG_KEEP_PARAMS {
+        0 => policy,
+        _ => policy_of(&t),
+    };
+    let word = if reset {
+        policy | SCHED_RESET_ON_FORK
+    } else {
+        policy
+    };
+    // An idle task keeps its own (`fair_policy`).
+    let nice = matches!(policy, 0 | 3).then_some(a.nice);
+    set_policy(cx, &t, word, 0, nice)
+}
+
+/// Reads it by its own size (`sched_copy_attr`): what is beyond what is known must be zero, else
+/// the caller is told how much that is.
+fn attr_in(cx: &Context, at: Va) -> Result<SchedAttr> {
+    let mm = cx.mm();
+    let mut size = [0; 4];
+    mm.copy_in(at, &mut size)?;
+    let size = match u32::from_ne_bytes(size) {
+        0 => ATTR_FIRST,
+        n => n,
+    };
+    let mut a = SchedAttr::default();
+    let too_big = || {
+        mm.copy_out(at, &ATTR.to_ne_bytes())?;
+        Err(E2BIG)
+    };
+    if !(ATTR_FIRST..=abi::PAGE_SIZE as u32).contains(&size) {
+        return too_big();
+    }
+    match super::read_sized(cx, at, size as usize, a.as_mut_bytes()) {
+        Err(E2BIG) => return too_big(),
+        r => r?,
+    }
+    if a.flags & FLAG_UTIL_CLAMP != 0 && size < ATTR {
+        return Err(EINVAL);
+    }
+    a.nice = a.nice.clamp(-20, 19);
+    Ok(a)
+}
+
+/// `sched_getattr(pid, attr, size, flags)`.
+fn sched_getattr(cx: &mut Context, tid: Tid, attr: Va, size: u32, flags: u32) -> SysResult {
+    let fits = (ATTR_FIRST..=abi::PAGE_SIZE as u32).contains(&size);
+    if attr.0 == 0 || tid.0 < 0 || !fits || flags != 0 {
+        return Err(EINVAL);
+    }
+    let t = task_of(cx, tid)?;
+    let reset = t.policy.load(Ordering::Relaxed) & SCHED_RESET_ON_FORK != 0;
+    let a = SchedAttr {
+        size: size.min(ATTR),
+        policy: policy_of(&t),
+        flags: if reset { FLAG_RESET_ON_FORK } else { 0 },
+        nice: t.nice.load(Ordering::Relaxed),
+        // What a task may run before it is looked at again.
+        runtime: SLICE,
+        ..SchedAttr::default()
+    };
+    let mut out = vec![0; size as usize];
+    let n = out.len().min(size_of::<SchedAttr>());
+    out[..n].copy_from_slice(&a.as_bytes()[..n]);
+    cx.mm().copy_out(attr, &out)?;
+    Ok(0)
+}
+
+/// Nanoseconds: `base_slice_ns` of two CPUs.
+const SLICE: u64 = 1_400_000;
 
 fn priority_bounds(policy: u32, bound: usize) -> SysResult {
     match policy {
@@ -367,6 +513,8 @@ calls! {
     sched_getparam,
     sched_setscheduler: "no real-time policies",
     sched_getscheduler,
+    sched_setattr: "no real-time policies",
+    sched_getattr,
     sched_get_priority_max,
     sched_get_priority_min,
     sched_rr_get_interval,

@@ -18,8 +18,7 @@ flags! {
 }
 
 fn uname(cx: &mut Context, out: Va) -> SysResult {
-    let names = cx.ns().uts.get().utsname();
-    cx.mm().copy_out(out, &names)?;
+    cx.mm().copy_out(out, &cx.task.utsname())?;
     Ok(0)
 }
 

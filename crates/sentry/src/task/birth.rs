@@ -50,6 +50,7 @@ pub struct Attributes {
     pub affinity: Option<Box<[u8]>>,
     pub io_priority: i32,
     pub numa_policy: u32,
+    pub persona: u32,
     pub timer_slack: u64,
 }
 
@@ -70,6 +71,7 @@ impl Default for Attributes {
             affinity: None,
             io_priority: 0,
             numa_policy: 0,
+            persona: 0,
             timer_slack: super::TIMER_SLACK,
         }
     }
@@ -89,6 +91,7 @@ impl Attributes {
             affinity: t.affinity.read().clone(),
             io_priority: t.io_priority.load(Relaxed),
             numa_policy: t.numa_policy.load(Relaxed),
+            persona: t.persona.load(Relaxed),
             timer_slack: t.timer_slack.load(Relaxed),
             ..Attributes::default()
         }
@@ -173,6 +176,7 @@ impl Task {
             affinity: RwLock::new(a.affinity),
             io_priority: AtomicI32::new(a.io_priority),
             numa_policy: AtomicU32::new(a.numa_policy),
+            persona: AtomicU32::new(a.persona),
             start,
             timer_slack: AtomicU64::new(a.timer_slack),
             cpu: Default::default(),

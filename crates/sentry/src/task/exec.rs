@@ -1,6 +1,7 @@
 //! execve(2) (`fs/exec.c`).
 
 use super::access::CredGuard;
+use super::persona::Persona;
 use super::{Context, Sleep, Task};
 use abi::Result;
 use abi::errno::*;
@@ -266,6 +267,7 @@ fn install(cx: &Context, mm: Arc<Mm>, raise: &Raise) -> Arc<Mm> {
     task.group.exec_id.fetch_add(1, Ordering::SeqCst);
     let old = task.replace_mm(mm);
     task.commit_cred(raise.cred.clone());
+    task.persona.store(raise.persona.bits(), Ordering::Relaxed);
     if raise.secure {
         task.pdeath_signal.store(0, Ordering::Relaxed);
     }
@@ -296,7 +298,10 @@ fn load(
             egid: cred.user_ns.gid_shown(cred.egid),
             secure: raise.secure,
             hardware: loader::Hardware::host(),
-            randomize: loader::Randomize::Yes,
+            randomize: match raise.persona.contains(Persona::ADDR_NO_RANDOMIZE) {
+                true => loader::Randomize::No,
+                false => loader::Randomize::Yes,
+            },
             limits: task.mm_limits(),
             map_vdso: Some(&mut map_vdso),
         },
@@ -308,6 +313,7 @@ struct Raise {
     cred: Credentials,
     /// `AT_SECURE`.
     secure: bool,
+    persona: Persona,
     /// Held while nobody else may come to share the root and working directory of a raised program.
     _alone: Option<Alone>,
 }
@@ -318,9 +324,7 @@ fn credentials(task: &Arc<Task>, file: &File) -> Result<Raise> {
     let old = task.cred();
     let mut c = (*old).clone();
     let no_new_privs = task.no_new_privs.load(Ordering::SeqCst);
-    if !no_new_privs {
-        take_owner(task, &mut c, file)?;
-    }
+    let owned = !no_new_privs && take_owner(task, &mut c, file)?;
     // A file without capabilities of its own gives none, but for root (no SECBIT_NOROOT).
     const NOROOT: u32 = 1;
     let root_uid = old.user_ns.root_uid();
@@ -333,6 +337,8 @@ fn credentials(task: &Arc<Task>, file: &File) -> Result<Raise> {
     let effective = privileged && c.euid == root_uid;
     let changed = |c: &Credentials| c.euid != old.euid || !old.in_group(c.egid);
     let id_changed = changed(&c);
+    let persona = task.persona();
+    let raised = owned || id_changed || !old.permitted.contains(c.permitted);
     let mut alone = None;
     if id_changed || !old.permitted.contains(c.permitted) {
         alone = Alone::with(task);
@@ -361,18 +367,19 @@ fn credentials(task: &Arc<Task>, file: &File) -> Result<Raise> {
     Ok(Raise {
         cred: c,
         secure,
+        persona: persona.after_exec(raised),
         _alone: alone,
     })
 }
 
-/// The effective ids that a program's file gives (`bprm_fill_uid`).
-fn take_owner(task: &Arc<Task>, c: &mut Credentials, file: &File) -> Result<()> {
+/// The effective ids that a program's file gives (`bprm_fill_uid`); whether it gives any.
+fn take_owner(task: &Arc<Task>, c: &mut Credentials, file: &File) -> Result<bool> {
     let set_id = |st: &vfs::Stat| {
         FileType::from_mode(st.mode) == Some(FileType::Regular) && st.mode & 0o6000 != 0
     };
     let mut st = file.ops.stat()?;
     if !set_id(&st) {
-        return Ok(());
+        return Ok(false);
     }
     if let Some(p) = &file.path {
         // Owner and mode of one moment, and of one at which the caller may run it.
@@ -381,14 +388,14 @@ fn take_owner(task: &Arc<Task>, c: &mut Credentials, file: &File) -> Result<()> 
         st = inode.stat_at_once()?;
         let may = task.with_paths(|cx| cx.permission(p, Want::EXEC));
         if !set_id(&st) || may.is_err() {
-            return Ok(());
+            return Ok(false);
         }
     }
     // Not for owners without a number here.
     let ns = &c.user_ns;
     let known = ns.uid_number(st.uid).is_some() && ns.gid_number(st.gid).is_some();
     if !known || !may_suid(task, ns, file) {
-        return Ok(());
+        return Ok(false);
     }
     if st.mode & 0o4000 != 0 {
         c.euid = st.uid;
@@ -397,7 +404,7 @@ fn take_owner(task: &Arc<Task>, c: &mut Credentials, file: &File) -> Result<()> 
     if st.mode & 0o2010 == 0o2010 {
         c.egid = st.gid;
     }
-    Ok(())
+    Ok(st.mode & 0o4000 != 0 || st.mode & 0o2010 == 0o2010)
 }
 
 /// Whether set-id bits count where the file is (`mnt_may_suid`): on a mount of the caller's

@@ -31,6 +31,7 @@ pub mod launch;
 pub mod limits;
 pub mod list;
 mod notice;
+pub mod persona;
 pub mod pidfd;
 pub mod quota;
 pub mod run;
@@ -134,6 +135,8 @@ pub struct Task {
     pub io_priority: AtomicI32,
     /// Its NUMA policy, as [`mm::policy::Policy::bits`] gives it.
     pub numa_policy: AtomicU32,
+    /// `personality(2)`. Atomic.
+    pub persona: AtomicU32,
     /// Timer slack in nanoseconds: told, and without effect.
     pub timer_slack: AtomicU64,
     /// Has atomics of its own.

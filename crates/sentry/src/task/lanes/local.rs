@@ -58,7 +58,7 @@ impl Context {
             let me = self.task.group.tgid;
             (number(l.parent(me)), number(l.pgid(me)), number(l.sid(me)))
         };
-        let names = allowed(nr::UNAME).then(|| self.task.ns().uts.get().utsname());
+        let names = allowed(nr::UNAME).then(|| self.task.utsname());
         let local = Local::new(|nr| {
             let word = match nr {
                 nr::GETPID => self.task.group.pid.own() as u32,

@@ -203,9 +203,7 @@ pub(super) static FILES: &[Entry] = &[
     ("oom_adj", 0o644, For::All, |_| Ok(b"0\n".to_vec())),
     ("oom_score", 0o444, For::All, |_| Ok(b"0\n".to_vec())),
     ("oom_score_adj", 0o644, For::All, oom_score_adj),
-    ("personality", 0o400, For::Inspectors(EPERM), |_| {
-        Ok(b"00000000\n".to_vec())
-    }),
+    ("personality", 0o400, For::Inspectors(EPERM), personality),
     ("projid_map", 0o644, For::All, |s| {
         id_map(s, IdKind::Project)
     }),
@@ -280,6 +278,9 @@ fn comm(me: &Subject) -> Result<Vec<u8>> {
     let mut c = me.told()?.comm.clone();
     c.push(b'\n');
     Ok(c)
+}
+fn personality(me: &Subject) -> Result<Vec<u8>> {
+    Ok(format!("{:08x}\n", me.task()?.persona().bits()).into_bytes())
 }
 fn oom_score_adj(me: &Subject) -> Result<Vec<u8>> {
     Ok(format!("{}\n", me.group()?.oom_score_adj.load(Ordering::Relaxed)).into_bytes())
