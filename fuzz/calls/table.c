@@ -53,6 +53,12 @@
         0xb701, 0xb702, 0xb703, 0xb704, 0x80086601, 0x40086602, 0x801c581f, 0x40049409, 0x4020940d, 0xc0189436, 0x6601, 0xc020660b, 0xc0045877, 0x80085200, 0x40045201, \
         0x1260, 0x80081272, 0x40187013)
 #define PRCTL ONE(1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 14, 15, 16, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 47, 53, 59, 62, 65, 0x59616d61, 0x53564d41)
+// Requests of ptrace(2), and what their words may mean.
+#define PTRACE_REQ \
+    ONE(0, 1, 2, 3, 4, 5, 6, 7, 7, 7, 8, 9, 9, 12, 13, 14, 15, 16, 16, 17, 21, 24, 24, 30, 31, 32, 33, 0x4200, 0x4201, 0x4202, 0x4203, 0x4204, 0x4205, 0x4206, \
+        0x4206, 0x4207, 0x4208, 0x4209, 0x420a, 0x420b, 0x420c, 0x420d, 0x420e, 0x420f, 0x4210, 0x4211, 0x4212)
+#define PTRACE_ADDR B
+#define PTRACE_DATA BITS(0, 0, 1, 2, 4, 8, 0x10, 0x20, 0x40, 0x80, 0x100000, 9, 10, 18, 19)
 #define LEVELS ONE(1, 1, 1, 0, 6, 17, 41, 270, 255)
 #define FUTEX_OPS ONE(0, 1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 128, 129, 131, 132, 133, 134, 135, 136, 137, 138, 139, 140, 256, 9 + 256, 137 + 256)
 #define XFLAGS BITS(0, 1, 2)
@@ -150,8 +156,9 @@ const struct call calls[] = {
     C(mq_open, 6, QUEUE, {NAME, (const u64 *)2}, BITS(2, 2, 0100, 0100, 0200, 04000, 1, 0), MODE_, S(S_MQATTR)), C(mq_unlink, 2, OUT, {NAME, (const u64 *)2}),
     C(mq_timedsend, 8, OUT, F(QUEUE), B, ONE(0, 1, 4, 64, 128, 8192), INT_, TS), C(mq_timedreceive, 8, OUT, F(QUEUE), B, ONE(1, 64, 128, 8192, 8192), W, TS),
     C(mq_notify, 6, OUT, F(QUEUE), S(S_SIGEVENT)), C(mq_getsetattr, 4, OUT, F(QUEUE), S(S_MQATTR), S(S_MQATTR)),
+    C(ptrace, 6, OUT, PTRACE_REQ, PID_, PTRACE_ADDR, PTRACE_DATA),
     // What is not implemented, or is no call.
-    C(io_uring_setup, 1, OUT, INT_, B), C(bpf, 1, OUT, INT_, B, L), C(userfaultfd, 1, OUT, INT_), C(perf_event_open, 1, OUT, B, PID_, INT_, FDANY, INT_), C(ptrace, 1, OUT, INT_, PID_, ADDR_, B),
+    C(io_uring_setup, 1, OUT, INT_, B), C(bpf, 1, OUT, INT_, B, L), C(userfaultfd, 1, OUT, INT_), C(perf_event_open, 1, OUT, B, PID_, INT_, FDANY, INT_),
     C(keyctl, 1, OUT, INT_, NUM_, B, L, NUM_), C(name_to_handle_at, 1, OUT, AT, P, B, W, INT_), C(io_setup, 1, OUT, INT_, W), C(rseq, 1, OUT, B, INT_, INT_, INT_), C(kcmp, 1, OUT, PID_, PID_, INT_, FDANY, FDANY), X(469, no_call, 1, OUT, NUM_, NUM_, NUM_, NUM_, NUM_, NUM_),
 };
 const int call_count = sizeof calls / sizeof *calls;

@@ -19,6 +19,7 @@ mod words;
 pub use errno::{Errno, Result};
 pub use linux_raw_sys as raw;
 pub use linux_raw_sys::general as linux;
+pub use linux_raw_sys::ptrace;
 pub use signal::{AltStack, SigInfo, SigSet, Signal};
 pub use syscalls::nr;
 pub use va::{PAGE_SIZE, Va, VaRange};

@@ -19,8 +19,8 @@
 //!   begin before the bytes are written; both end ([`State::retire`]) before what is there changes
 //!   in any other way than by a fault.
 //! - So whatever takes code away or lets it be changed comes here first: [`State::unpatch`] where
-//!   what is there stays, puts the original back (mprotect to PROT_WRITE, mremap, a debugger's
-//!   write, MADV_DONTNEED, the table's addresses mapped); [`State::retire`] where it goes (munmap,
+//!   what is there stays, puts the original back (mprotect to PROT_WRITE, mremap, a debugger that
+//!   attaches, its write, MADV_DONTNEED, the table's addresses mapped); [`State::retire`] where it goes (munmap,
 //!   what is mapped over it, a file cut short). A fork's child has copies of both; exec begins
 //!   with none.
 //! - Between the unmapping of a page and the end of its sites every thread in application code is
@@ -48,6 +48,12 @@ impl Mm {
     /// to make with `nr` and `args`, if that can be done.
     pub fn patch_call(&self, back: Va, nr: u64, args: &[u64; 6]) -> bool {
         self.with(|st| st.patch_call(back.0, nr, args).is_some())
+    }
+
+    /// A debugger looks at this program: all its calls are system calls from now on, and its code
+    /// is its own.
+    pub fn end_patches(&self) {
+        self.with(State::end_patches);
     }
 }
 
@@ -203,12 +209,20 @@ impl State {
     /// The application is about to map `r`: where the lanes need that, they end.
     pub(crate) fn make_way(&mut self, r: &Range<u64>) {
         let table = stub_table();
-        if r.start < table.end && table.start < r.end && !self.patches.off {
-            self.unpatch(&(0..u64::MAX));
-            self.patches.off = true;
-            if let Some(l) = self.host.space().lanes() {
-                l.drop_sites();
-            }
+        if r.start < table.end && table.start < r.end {
+            self.end_patches();
+        }
+    }
+
+    /// Nothing is patched here any more, for as long as it lives.
+    fn end_patches(&mut self) {
+        if self.patches.off {
+            return;
+        }
+        self.unpatch(&(0..u64::MAX));
+        self.patches.off = true;
+        if let Some(l) = self.host.space().lanes() {
+            l.drop_sites();
         }
     }
 }

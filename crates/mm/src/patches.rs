@@ -36,7 +36,7 @@ pub(crate) struct Patches {
     pub(crate) forks: u32,
     /// No more can be patched.
     pub(crate) full: bool,
-    /// The application uses the addresses that the lanes need.
+    /// The application uses the addresses that the lanes need, or a debugger is, or was, attached.
     pub(crate) off: bool,
 }
 

@@ -333,7 +333,10 @@ impl AppThread for Thread {
         self.regs_changed = true;
     }
     fn fp_state(&self, out: &mut Vec<u8>) {
-        if let Some(fp) = self.read_fp() {
+        if self.state == State::New {
+            // Not traced yet: what it begins with.
+            out.extend_from_slice(self.fp.as_deref().unwrap_or_default());
+        } else if let Some(fp) = self.read_fp() {
             out.extend_from_slice(&fp);
         }
     }

@@ -37,6 +37,12 @@ impl Program {
         Ok(Program(code.into()))
     }
 
+    /// As it was given.
+    #[must_use]
+    pub fn code(&self) -> &[Insn] {
+        &self.0
+    }
+
     /// How many instructions Linux counts it as: those of its own machine, to which it translates
     /// programs (`bpf_convert_filter`).
     #[must_use]

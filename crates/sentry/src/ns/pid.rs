@@ -290,6 +290,14 @@ impl Kernel {
             if ids.is_empty() {
                 return Ok(());
             }
+            // A tracer elsewhere keeps none of them.
+            for id in &ids {
+                if let Some(t) = l.task(*id)
+                    && l.unlink(&t).is_some()
+                {
+                    t.kick();
+                }
+            }
             ids.iter()
                 .filter_map(|i| l.group(*i))
                 .filter(|g| g.exit_status().is_none())

@@ -29,6 +29,7 @@ mod pipe;
 mod poll;
 mod prctl;
 mod process;
+mod ptrace;
 mod sched;
 mod signalfd;
 mod signals;
@@ -88,6 +89,7 @@ const ALL: &[&[Call]] = &[
     poll::CALLS,
     prctl::CALLS,
     process::CALLS,
+    ptrace::CALLS,
     sched::CALLS,
     signalfd::CALLS,
     signals::CALLS,

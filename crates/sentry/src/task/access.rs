@@ -140,7 +140,11 @@ impl CredGuard {
     /// The caller's process's; `ERESTARTNOINTR` where something else must be looked at first, its
     /// end for one.
     pub fn lock(cx: &Context) -> Result<Held> {
-        let group = &cx.group;
+        CredGuard::lock_of(cx, &cx.group)
+    }
+
+    /// As [`CredGuard::lock`], another's.
+    pub fn lock_of(cx: &Context, group: &Arc<ThreadGroup>) -> Result<Held> {
         let me = &group.cred_guard;
         let take = || match me.held.swap(true, Ordering::SeqCst) {
             false => Ok(()),

@@ -168,6 +168,7 @@ impl Task {
             pdeath_signal: AtomicI32::new(a.pdeath_signal),
             no_new_privs: AtomicBool::new(a.no_new_privs),
             seccomp: a.seccomp,
+            trace: super::trace::Trace::default(),
             vfork_done: Mutex::new(a.vfork_done),
             held: AtomicBool::new(false),
             killable_sleep: AtomicBool::new(false),
@@ -206,6 +207,7 @@ impl Task {
             let _ = new.pending.push(info, &old, u64::MAX, From::Within);
         }
         let mut l = old.kernel.tasks.lock();
+        l.links_succeed(&old, &new);
         l.remove_task(&old);
         l.add_task(&new);
         // The leader that ended before counted as a zombie; the new one counts itself.

@@ -10,6 +10,7 @@ use super::list::Process;
 use super::quota::Counted;
 use super::run::{self, Context};
 use super::signal::Actions;
+use super::trace::stops;
 use super::{Sleep, Task, ThreadGroup, VforkDone};
 use crate::cgroup::Cgroup;
 use crate::ns::change::Fresh;
@@ -131,9 +132,10 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
         return Err(ERESTARTNOINTR);
     }
     let parent_mm = cx.mm();
+    let event = stops::birth(cx, a);
     let prepared = prepare(cx, a, &parent_mm)?;
     let vfork = prepared.vfork.clone();
-    let (child, thread) = commit(cx, a, prepared, sent_as_many)?;
+    let (child, thread) = commit(cx, a, prepared, sent_as_many, event)?;
     let number = child.pid.seen_in(&cx.pid.ns);
     let altstack = if a.has(CloneFlags::CLONE_VM) && !a.has(CloneFlags::CLONE_VFORK) {
         AltStack::RESET
@@ -146,8 +148,12 @@ pub fn clone(cx: &mut Context, a: &CloneArgs) -> Result<usize> {
         abandon(&child);
         return Err(e);
     }
+    if let Some(e) = event {
+        stops::clone_event(cx, e, &child);
+    }
     if let Some(v) = vfork {
         wait_vfork(cx, &v);
+        stops::vfork_done(cx, &child);
     }
     Ok(number as usize)
 }
@@ -238,6 +244,7 @@ fn commit(
     a: &CloneArgs,
     made: Prepared,
     sent_as_many: u64,
+    event: Option<u32>,
 ) -> Result<(Arc<Task>, Box<dyn AppThread>)> {
     let kernel = cx.kernel.clone();
     let births = kernel.births.read();
@@ -280,6 +287,9 @@ fn commit(
         list.add_process(p);
     }
     list.add_task(&child);
+    if event.is_some() || a.has(CloneFlags::CLONE_PTRACE) {
+        list.link_child(cx, &child);
+    }
     drop(list);
     drop(births);
     Ok((child, made.thread))
@@ -330,6 +340,10 @@ fn new_process(cx: &Context, a: &CloneArgs, group: Arc<ThreadGroup>, me: &Proces
     };
     Process {
         parent,
+        maker: match a.has(CloneFlags::CLONE_PARENT) {
+            true => me.maker,
+            false => cx.tid,
+        },
         pgid: me.pgid,
         sid: me.sid,
         exit_signal,
@@ -357,6 +371,7 @@ fn tell(cx: &Context, a: &CloneArgs, child: &Arc<Task>, parent_mm: &mm::Mm) -> R
 /// Takes a child back that never ran.
 fn abandon(child: &Arc<Task>) {
     let mut l = child.kernel.tasks.lock();
+    l.unlink(child);
     let last = l.remove_task(child) == 0 && child.is_leader();
     let gone = last.then(|| l.reap(child.tid));
     drop(l);
@@ -367,7 +382,6 @@ fn abandon(child: &Arc<Task>) {
 fn child_state(cx: &Context, a: &CloneArgs, thread: &mut dyn AppThread) -> Result<()> {
     let mut r = cx.regs();
     r.rax = 0;
-    r.orig_rax = u64::MAX;
     if a.stack != 0 {
         r.rsp = a.stack;
     }

@@ -206,7 +206,7 @@ pub fn prepare(task: &Arc<Task>, req: &ExecRequest) -> Result<Box<dyn AppThread>
 pub fn exec(cx: &mut Context, req: ExecRequest) -> Result<()> {
     cx.may_exec()?;
     // What the credentials follow from stays as it is until they are installed.
-    let _guard = CredGuard::lock(cx)?;
+    let guard = CredGuard::lock(cx)?;
     let Built {
         opened: o,
         mm,
@@ -220,6 +220,7 @@ pub fn exec(cx: &mut Context, req: ExecRequest) -> Result<()> {
     })?;
 
     // From here on there is no way back: the other threads end first.
+    let before = cx.pid.clone();
     de_thread(cx)?;
 
     super::futex::exit_robust_list(&cx.task);
@@ -256,6 +257,8 @@ pub fn exec(cx: &mut Context, req: ExecRequest) -> Result<()> {
         p.exit_signal = abi::signal::SIGCHLD.number();
     }
     cx.regs_final = true;
+    drop(guard);
+    super::trace::stops::exec(cx, &before);
     Ok(())
 }
 
@@ -342,7 +345,8 @@ fn credentials(task: &Arc<Task>, file: &File) -> Result<Raise> {
     let mut alone = None;
     if id_changed || !old.permitted.contains(c.permitted) {
         alone = Alone::with(task);
-        if no_new_privs || alone.is_none() {
+        // What a tracer could do to it, it must be allowed to do itself.
+        if no_new_privs || alone.is_none() || !task.tracer_may(&c.user_ns) {
             // It gets no more than the caller had, and maybe less.
             if no_new_privs || !old.has_own(Caps::SETUID) {
                 c.euid = c.uid;

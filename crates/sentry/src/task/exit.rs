@@ -32,7 +32,7 @@ pub(super) fn clear_child_tid(task: &Task) {
 }
 
 /// The task's end. Runs on its host thread, which ends afterwards.
-pub fn finish(cx: Context) {
+pub fn finish(mut cx: Context) {
     // An end may be long, and what it wakes is to run.
     assert!(!wait::wakes::is_held());
     let task = cx.task.clone();
@@ -40,13 +40,15 @@ pub fn finish(cx: Context) {
     let group = task.group.clone();
     let mm = task.mm();
 
+    let own = cx.exit.unwrap_or(0);
+    let status = group.exit_status().unwrap_or(own);
+    super::trace::stops::at_exit(&mut cx, status);
     // From now on it is nobody's choice for a signal to the process.
     task.kill();
     task.leave_signals(SigSet::ALL);
     super::futex::exit_robust_list(&task);
     clear_child_tid(&task);
     kernel.account(&task);
-    let own = cx.exit.unwrap_or(0);
     if kernel.tasks.lock().leave(&task) {
         group.timers.clear();
         kernel.account_space(&task, &mm);
@@ -61,7 +63,11 @@ pub fn finish(cx: Context) {
     drop(task.replace_mm(kernel.no_memory.clone()));
     drop(mm);
 
+    // Nobody begins to trace for it any more: it leaves.
+    kernel.untrace_all(&task);
+    task.trace.set_status(group.exit_status().unwrap_or(own));
     let remaining = kernel.tasks.lock().remove_task(&task);
+    kernel.tell_tracer_of_thread(&task);
     if task.is_leader() {
         group.set_leader_status(own);
     }
@@ -77,6 +83,23 @@ pub fn finish(cx: Context) {
         // execve may wait until it is alone.
         group.exit_wait.notify(Events::IN);
     }
+}
+
+/// An end's code and value, as SIGCHLD tells them.
+fn how(status: i32) -> (i32, i32) {
+    if status & 0x7f == 0 {
+        (CLD_EXITED, status >> 8)
+    } else if status & 0x80 != 0 {
+        (CLD_DUMPED, status & 0x7f)
+    } else {
+        (CLD_KILLED, status & 0x7f)
+    }
+}
+
+/// Whether nobody there waits for children (`ignoring_children`).
+fn ignores_children(g: &ThreadGroup) -> bool {
+    let a = g.actions().read().get(SIGCHLD);
+    a.handler == SIG_IGN || a.flags & SA_NOCLDWAIT != 0
 }
 
 /// A user's number as a process sees it.
@@ -154,6 +177,37 @@ impl Kernel {
         self.tell_parent_of_exit(tgid);
     }
 
+    /// A traced thread has ended that is not its process's main one.
+    fn tell_tracer_of_thread(&self, task: &Task) {
+        let (tracer, info) = {
+            let l = self.tasks.lock();
+            let Some(d) = l.dead_thread(task.tid) else {
+                return;
+            };
+            let Some(tracer) = l.tracer_group(task.tid) else {
+                return;
+            };
+            let (code, value) = how(d.status);
+            let uid = uid_for(&l, &tracer, d.cred.uid);
+            let pid = d.pid.seen_in(&tracer.pid.ns);
+            (tracer, SigInfo::child(code, pid, uid, value))
+        };
+        let _ = self.send_to_group(&tracer, info);
+        tracer.child_wait.notify(Events::IN);
+    }
+
+    /// A zombie that its parent, which was its tracer, does not want to wait for.
+    pub(super) fn forget_ignored(&self, tgid: i32) {
+        let ignored = {
+            let l = self.tasks.lock();
+            let parent = l.group(l.parent(tgid));
+            parent.is_some_and(|p| ignores_children(&p))
+        };
+        if ignored {
+            self.reap(tgid);
+        }
+    }
+
     fn reap(&self, tgid: i32) {
         let gone = self.tasks.lock().reap(tgid);
         drop(gone);
@@ -173,37 +227,42 @@ impl Kernel {
     }
 
     /// Tells the parent of a zombie; one that nobody will wait for is reaped at once.
-    fn tell_parent_of_exit(&self, tgid: i32) {
+    pub(super) fn tell_parent_of_exit(&self, tgid: i32) {
         let (parent, info, signal, auto) = {
             let l = self.tasks.lock();
             let Some(p) = l.process(tgid) else { return };
             let Some(status) = p.zombie else { return };
             let Some(parent) = l.group(p.parent) else {
-                // Started from outside: the starter is who waits for it.
+                // Started from outside: the starter is who waits for it, whoever traces it.
                 let group = p.group.clone();
                 drop(l);
                 self.reap(tgid);
                 self.end_outsider(&group, status);
                 return;
             };
-            let (code, value) = if status & 0x7f == 0 {
-                (CLD_EXITED, status >> 8)
-            } else if status & 0x80 != 0 {
-                (CLD_DUMPED, status & 0x7f)
-            } else {
-                (CLD_KILLED, status & 0x7f)
+            // Its tracer sees it first, and lets the parent see it.
+            let tracer = l.tracer_group(tgid);
+            let traced = tracer.is_some();
+            let (parent, mine) = match tracer {
+                Some(t) if !Arc::ptr_eq(&t, &parent) => (t, false),
+                _ => (parent, true),
             };
+            let (code, value) = how(status);
             let pid = p.group.pid.seen_in(&parent.pid.ns);
             let mut info = SigInfo::child(code, pid, uid_for(&l, &parent, p.uid()), value);
-            info.signo = p.exit_signal;
+            info.signo = match mine {
+                true => p.exit_signal,
+                false => SIGCHLD.number(),
+            };
             // The program that agreed to another signal is gone, and the new one may have more
             // rights.
-            if p.parent_exec_id != parent.exec_id.load(Ordering::SeqCst) {
+            if mine && p.parent_exec_id != parent.exec_id.load(Ordering::SeqCst) {
                 info.signo = SIGCHLD.number();
             }
             let plain = info.signo == SIGCHLD.number();
             let a = parent.actions().read().get(SIGCHLD);
-            let auto = plain && (a.handler == SIG_IGN || a.flags & SA_NOCLDWAIT != 0);
+            let ignored = a.handler == SIG_IGN || a.flags & SA_NOCLDWAIT != 0;
+            let auto = !traced && plain && ignored;
             let quiet = plain && a.handler == SIG_IGN;
             (parent, info, (info.signo, quiet), auto)
         };
@@ -220,6 +279,10 @@ impl Kernel {
     /// Stops a group: by the thread that took the signal.
     pub fn stop_group(&self, g: &Arc<ThreadGroup>, s: Signal) {
         if !g.begin_stop(s) {
+            // Of those that it stopped, a tracer has let this one go on.
+            for t in self.tasks.lock().threads(g.tgid) {
+                t.kick();
+            }
             return;
         }
         self.tasks.lock().note_stopped(g.tgid, s.number());

@@ -9,7 +9,7 @@ use abi::Signal;
 use abi::linux::CLOCK_BOOTTIME;
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use wait::WaitQueue;
 
 /// What the threads of a process share. The words are those of [`super::Task`]; *one-way* flags are
@@ -52,6 +52,13 @@ pub struct ThreadGroup {
     /// The signal of the job-control stop that is in force, 0 if none. Begun and ended by one
     /// exchange.
     stopped: AtomicI32,
+    /// The signal of the last stop, in force or not. Atomic, written before `stop_number`.
+    stop_signal: AtomicI32,
+    /// How many stops have begun: a traced thread shows each once. Counts up before the stop is in
+    /// force.
+    stop_number: AtomicU32,
+    /// How often it was told to end. Counts up, then its threads are kicked.
+    pub kills: AtomicU32,
     /// See [`super::access`].
     pub cred_guard: super::access::CredGuard,
     /// See [`super::access`].
@@ -110,6 +117,9 @@ impl ThreadGroup {
             exit_status: Mutex::new(None),
             leader_status: AtomicI32::new(0),
             stopped: AtomicI32::new(0),
+            stop_signal: AtomicI32::new(0),
+            stop_number: AtomicU32::new(0),
+            kills: AtomicU32::new(0),
             cred_guard: Default::default(),
             exec_update: RwLock::new(()),
             exec_id: AtomicU64::new(0),
@@ -162,11 +172,24 @@ impl ThreadGroup {
     pub fn is_stopping(&self) -> bool {
         self.stopped.load(Ordering::SeqCst) != 0
     }
-    /// Begins a job-control stop. False if one is in force.
+    /// Begins a job-control stop. False if one is in force: traced threads show it again.
     pub fn begin_stop(&self, s: Signal) -> bool {
+        self.stop_signal.store(s.number(), Ordering::SeqCst);
+        self.stop_number.fetch_add(1, Ordering::SeqCst);
         self.stopped
             .compare_exchange(0, s.number(), Ordering::SeqCst, Ordering::SeqCst)
             .is_ok()
+    }
+    /// How many stops have begun.
+    #[must_use]
+    pub fn stop_number(&self) -> u32 {
+        self.stop_number.load(Ordering::SeqCst)
+    }
+    /// The signal of the stop that is in force.
+    #[must_use]
+    pub fn stop_signal(&self) -> Option<i32> {
+        self.is_stopping()
+            .then(|| self.stop_signal.load(Ordering::SeqCst))
     }
     /// Ends it. True if one was in force.
     pub fn end_stop(&self) -> bool {

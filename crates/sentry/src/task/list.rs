@@ -1,6 +1,7 @@
 //! The task list: who there is and how they are related. One lock, `Kernel::tasks`, protects all of
 //! it (Linux's `tasklist_lock`).
 
+use super::trace::links::Links;
 use super::{Task, ThreadGroup};
 use crate::ns::pid::{Pid, PidNs};
 use abi::errno::{EAGAIN, EPERM, ESRCH};
@@ -36,6 +37,8 @@ pub struct Process {
     pub continue_report: bool,
     /// The signal for the parent at exit; 0 for none.
     pub exit_signal: i32,
+    /// The thread of the parent's that made it.
+    pub maker: i32,
     /// The parent's [`ThreadGroup::exec_id`] when it agreed to that signal.
     pub parent_exec_id: u64,
     /// Whether it has called execve(2): setpgid(2) then says `EACCES`.
@@ -64,6 +67,7 @@ impl Process {
             stop_report: None,
             continue_report: false,
             exit_signal: abi::signal::SIGCHLD.number(),
+            maker: 0,
             parent_exec_id: 0,
             has_execed: false,
             ended: None,
@@ -126,6 +130,8 @@ pub struct TaskList {
     /// How many processes each session has. An id that is in use here or as a group's is not given
     /// out.
     sessions: HashMap<i32, usize>,
+    /// Who traces whom.
+    pub(crate) links: Links,
     /// The numbers of every id in use that has some below the initial pid namespace.
     pids: HashMap<i32, Arc<Pid>>,
     last: i32,
@@ -189,9 +195,10 @@ impl TaskList {
             || self.processes.contains_key(&id)
             || self.group_exists(id)
             || self.sessions.contains_key(&id)
+            || self.links.has_dead(id)
     }
     /// Takes the numbers of an id back if nothing has it.
-    fn release(&mut self, id: i32) {
+    pub(super) fn release(&mut self, id: i32) {
         if !self.is_used(id)
             && let Some(p) = self.pids.remove(&id)
         {
@@ -264,8 +271,16 @@ impl TaskList {
             .map(|t| t.mm())
             .find(|m| !Arc::ptr_eq(m, none))
     }
+    /// Whether a thread's end has begun.
+    #[must_use]
+    pub fn leaves(&self, t: &Task) -> bool {
+        self.processes
+            .get(&t.group.tgid)
+            .is_none_or(|p| p.leaving.contains(&t.tid))
+    }
     /// Removes an ended thread; gives how many remain in its group.
     pub fn remove_task(&mut self, t: &Task) -> usize {
+        self.links.ended(t);
         if self.tasks.remove(&t.tid).is_some() {
             t.group.container.task_went();
             if !t.is_leader() {
@@ -493,6 +508,7 @@ impl TaskList {
     #[must_use]
     pub fn reap(&mut self, tgid: i32) -> Option<Process> {
         let p = self.processes.remove(&tgid)?;
+        self.links.remove(tgid);
         self.leave_group(tgid, p.pgid);
         self.leave_session(p.sid);
         if let Some(q) = self.processes.get_mut(&p.parent) {

@@ -39,6 +39,7 @@ pub mod seccomp;
 pub mod signal;
 pub mod signalfd;
 pub mod threads;
+pub mod trace;
 pub mod wait4;
 
 pub use group::ThreadGroup;
@@ -121,6 +122,8 @@ pub struct Task {
     pub no_new_privs: AtomicBool,
     /// Changed under the task list's lock.
     pub seccomp: seccomp::Seccomp,
+    /// Has a lock of its own.
+    pub trace: trace::Trace,
     /// Told when a vfork child lets go of the memory. A leaf.
     vfork_done: Mutex<Option<Arc<VforkDone>>>,
     /// It stands still because of [`Task::must_hold`]. Own.
@@ -414,7 +417,7 @@ impl Task {
     pub fn has_work(&self) -> bool {
         self.is_killed()
             || (self.pending.bits().0 | self.group.shared.bits().0) & !self.mask().0 != 0
-            || self.group.is_stopping()
+            || self.must_stop()
             || self.must_hold()
     }
     /// Whether it stands still at the boundary: its container, or its control group, is frozen.

@@ -7,7 +7,8 @@
 
 use super::lanes::{self, Lanes};
 use super::signal::{DefaultAction, SA_RESETHAND, SA_RESTART, SIG_DFL, SIG_IGN, default_action};
-use super::{Sleep, Task, notice};
+use super::trace::stops::{self, Call, Then};
+use super::{Sleep, Task, notice, seccomp};
 use crate::syscalls::{self, SysResult};
 use abi::errno::*;
 use abi::signal::*;
@@ -39,6 +40,8 @@ pub struct Context {
     pub exit: Option<i32>,
     /// What it knows of its fast paths.
     pub(super) lanes: lanes::Known,
+    /// What it knows of being traced.
+    pub(super) tracee: stops::Own,
 }
 
 /// An exception of the processor, as every signal frame tells of the last one (`setup_sigcontext`).
@@ -68,11 +71,24 @@ impl Restart {
             _ => false,
         };
         if again {
-            // The instruction is two bytes long: `syscall`.
-            regs.rip = self.ip.wrapping_sub(2);
-            regs.rax = self.nr;
+            self.rewind(regs, self.nr);
         } else {
             regs.rax = neg(EINTR);
+        }
+    }
+
+    /// The registers with which the application makes the call again itself.
+    fn rewind(&self, regs: &mut Regs, nr: u64) {
+        // The instruction is two bytes long: `syscall`.
+        regs.rip = self.ip.wrapping_sub(2);
+        regs.rax = nr;
+    }
+
+    /// The call that is made then, where no handler has run.
+    fn call_again(&self) -> u64 {
+        match self.code {
+            ERESTART_RESTARTBLOCK => nr::RESTART_SYSCALL.into(),
+            _ => self.nr,
         }
     }
 }
@@ -112,6 +128,7 @@ impl Context {
             trap: Trap::default(),
             exit: None,
             lanes: lanes::Known::default(),
+            tracee: stops::Own::default(),
         }
     }
 
@@ -130,6 +147,38 @@ impl Context {
     #[must_use]
     pub fn regs(&self) -> Regs {
         self.thread.regs()
+    }
+
+    /// The call has no result yet, as who looks meanwhile is to see it.
+    pub(super) fn no_result(&mut self, e: Errno) {
+        self.thread.set_return(neg(e));
+    }
+
+    /// Shows a call that is to be made again as Linux keeps it in the registers.
+    pub(super) fn show_restart(&self, regs: &mut Regs) {
+        if let Some(r) = &self.restart {
+            (regs.rax, regs.orig_rax) = (neg(r.code), r.nr);
+        }
+    }
+
+    /// What a tracer leaves in the registers says whether a call is made again, and which
+    /// (`arch_do_signal_or_restart`).
+    pub(super) fn take_restart(&mut self, regs: &mut Regs) {
+        let code = (regs.rax as i64)
+            .checked_neg()
+            .and_then(|e| i32::try_from(e).ok());
+        let code = code.and_then(Errno::new).filter(|e| e.is_restart());
+        self.restart = code
+            .filter(|_| regs.orig_rax as i32 != -1)
+            .map(|code| Restart {
+                code,
+                nr: regs.orig_rax,
+                args: [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9],
+                ip: regs.rip,
+            });
+        if self.restart.is_some() {
+            regs.rax = neg(EINTR);
+        }
     }
 }
 
@@ -172,7 +221,7 @@ pub fn run(mut cx: Context) {
 
 /// Its process on the host is gone: by its own doing, it destroyed its stub; or by the host's,
 /// whose memory was used up.
-fn end_lost(cx: &Context) {
+pub(super) fn end_lost(cx: &Context) {
     let s = match cx.mm().address_space().end() {
         SpaceEnd::Killed => SIGSEGV,
         SpaceEnd::Host(status) => {
@@ -211,27 +260,133 @@ const fn neg(e: Errno) -> u64 {
     (-(e.raw() as i64)) as u64
 }
 
+/// What a call leaves.
+enum Done {
+    Result(SysResult),
+    /// The registers are as they are to be, or the task ends.
+    AsIs,
+}
+
 fn system_call(cx: &mut Context, nr: u64, args: [u64; 6], ip: u64) {
     cx.regs_final = false;
-    if cx.seccomp.mode() != super::seccomp::Mode::Disabled {
-        match super::seccomp::check(cx, nr, &args, ip) {
-            super::seccomp::Verdict::Go => {}
-            super::seccomp::Verdict::Return(v) => return cx.thread.set_return(v),
-            super::seccomp::Verdict::End => return,
+    if cx.task.trace.is_on() {
+        return traced_call(cx, Call { nr, args, ip });
+    }
+    let mut call = Call { nr, args, ip };
+    if let Done::Result(r) = make_call(cx, &mut call) {
+        give(cx, &call, r);
+    }
+    // It came to be traced meanwhile, and has been let go on from an event.
+    if stops::due_at_exit(cx) {
+        stops::exit(cx);
+    }
+}
+
+/// Filters, and then the call itself.
+fn make_call(cx: &mut Context, call: &mut Call) -> Done {
+    if cx.seccomp.mode() != seccomp::Mode::Disabled {
+        match filter(cx, call) {
+            seccomp::Verdict::Go => {}
+            seccomp::Verdict::Return(v) => {
+                cx.thread.set_return(v);
+                return Done::AsIs;
+            }
+            _ => return Done::AsIs,
         }
     }
-    let r = syscalls::dispatch(cx, nr, &args);
+    let r = syscalls::dispatch(cx, call.nr, &call.args);
     if cx.regs_final || cx.exit.is_some() {
-        return;
+        return Done::AsIs;
     }
+    Done::Result(r)
+}
+
+/// What the filters say, and the tracer where they want to hear it.
+fn filter(cx: &mut Context, call: &mut Call) -> seccomp::Verdict {
+    use super::trace::Options;
+    use seccomp::Verdict;
+    if cx.task.trace.has(Options::SUSPEND_SECCOMP) {
+        return Verdict::Go;
+    }
+    let data = match seccomp::check(cx, call.nr, &call.args, call.ip) {
+        Verdict::Trace(data) => data,
+        v => return v,
+    };
+    if !cx.task.trace.has(Options::SECCOMP) {
+        return Verdict::Return(neg(ENOSYS));
+    }
+    cx.tracee.nr = call.nr;
+    if stops::seccomp(cx, call, data.into()) == Then::Skip {
+        return Verdict::End;
+    }
+    // The tracer may have made another of it, which is asked about, too.
+    match seccomp::check(cx, call.nr, &call.args, call.ip) {
+        Verdict::Trace(_) => Verdict::Go,
+        v => v,
+    }
+}
+
+/// Writes a call's result.
+fn give(cx: &mut Context, call: &Call, r: SysResult) {
     match r {
         Ok(v) => cx.thread.set_return(v as u64),
         Err(code) if code.is_restart() => {
             cx.thread.set_return(neg(EINTR));
-            cx.restart = Some(Restart { code, nr, args, ip });
+            cx.restart = Some(Restart {
+                code,
+                nr: call.nr,
+                args: call.args,
+                ip: call.ip,
+            });
         }
         Err(e) => cx.thread.set_return(neg(e)),
     }
+}
+
+/// A system call of a traced task: its tracer sees both ends, where it wants to
+/// (`syscall_trace_enter`, `syscall_exit_work`).
+fn traced_call(cx: &mut Context, mut call: Call) {
+    use super::trace::Mode;
+    cx.tracee.nr = call.nr;
+    let stops = cx
+        .task
+        .trace
+        .mode()
+        .intersects(Mode::SYSCALL | Mode::EMULATE);
+    let done = match stops && stops::entry(cx, &mut call) == Then::Skip {
+        true => Done::AsIs,
+        false => make_call(cx, &mut call),
+    };
+    if cx.exit.is_some() || cx.is_killed() {
+        return;
+    }
+    if cx.regs_final && call.nr == u64::from(nr::RT_SIGRETURN) {
+        // What was interrupted was no call, or is one no more.
+        cx.tracee.nr = u64::MAX;
+    }
+    let Done::Result(r) = done else {
+        if stops::due_at_exit(cx) {
+            stops::exit(cx);
+        }
+        return;
+    };
+    give(cx, &call, r);
+    if !stops::due_at_exit(cx) {
+        return;
+    }
+    let Some(code) = cx.restart.take().map(|r| r.code) else {
+        return stops::exit(cx);
+    };
+    // The tracer sees that the call is to be made again, and may think otherwise.
+    cx.no_result(code);
+    stops::exit(cx);
+    if !cx.thread.has_regs() {
+        return;
+    }
+    let mut regs = cx.thread.regs();
+    regs.orig_rax = cx.tracee.nr;
+    cx.take_restart(&mut regs);
+    cx.thread.set_regs(&regs);
 }
 
 fn fault(cx: &mut Context, signal: i32, code: i32, addr: u64, error: u64) {
@@ -257,6 +412,9 @@ fn fault(cx: &mut Context, signal: i32, code: i32, addr: u64, error: u64) {
         }
     }
     let Some(s) = Signal::new(signal) else { return };
+    if s == SIGTRAP && code == stops::TRAP_TRACE && stops::is_stale_step(cx) {
+        return;
+    }
     cx.trap = Trap {
         number: match (s, code) {
             (SIGILL, _) => 6,
@@ -302,12 +460,19 @@ fn boundary(cx: &mut Context, lanes: &mut Lanes) -> Flow {
             if let Some(m) = cx.saved_mask.take() {
                 cx.task.set_mask(m);
             }
-            let nr = if r.code == ERESTART_RESTARTBLOCK {
-                nr::RESTART_SYSCALL.into()
-            } else {
-                r.nr
-            };
-            system_call(cx, nr, r.args, r.ip);
+            let nr = r.call_again();
+            if !cx.task.trace.is_on() {
+                system_call(cx, nr, r.args, r.ip);
+                continue;
+            }
+            // Its tracer is to see that it makes the call again.
+            if cx.thread.fetch_regs() == Event::Gone {
+                end_lost(cx);
+                continue;
+            }
+            let mut regs = cx.thread.regs();
+            r.rewind(&mut regs, nr);
+            cx.thread.set_regs(&regs);
             continue;
         }
         let Some(m) = cx.saved_mask.take() else {
@@ -325,16 +490,27 @@ fn take_signals(cx: &mut Context) -> Flow {
         if cx.is_killed() {
             return Flow::End;
         }
-        if cx.group.is_stopping() || cx.must_hold() {
+        let must_stop = cx.must_stop();
+        if must_stop && cx.task.trace.is_on() {
+            stops::trap(cx);
+            continue;
+        }
+        if must_stop || cx.must_hold() {
             if stop_here(cx).is_err() {
                 end_lost(cx);
             }
             continue;
         }
         let deliverable = SigSet(!cx.mask().0);
-        let Some(info) = cx.take_signal(deliverable) else {
+        let Some(mut info) = cx.take_signal(deliverable) else {
             return Flow::Go;
         };
+        if cx.task.trace.is_on() {
+            match stops::signal(cx, info) {
+                Some(i) => info = i,
+                None => continue,
+            }
+        }
         if let Some(s) = &cx.kernel.strace {
             s.signal(cx.tid, &info);
         }
@@ -393,6 +569,7 @@ fn deliver(
         r.below_handler(&mut regs, action.flags);
         cx.thread.set_regs(&regs);
     }
+    let stepping = stops::before_handler(cx);
     if super::frame::push(cx, info, action).is_err() {
         // No room for the frame: SIGSEGV, and if that was the signal, the end.
         let segv = SigInfo::new(SIGSEGV, SI_KERNEL);
@@ -403,6 +580,8 @@ fn deliver(
                 .set(SIGSEGV, super::signal::SigAction::default());
         }
         cx.kernel.force(&cx.task, segv);
+    } else if stepping {
+        stops::in_handler(cx);
     }
     Ok(())
 }
@@ -416,9 +595,11 @@ fn stop_here(cx: &mut Context) -> core::result::Result<(), Gone> {
     let go_on = || {
         let hold = cx.must_hold();
         cx.held.store(hold, Ordering::SeqCst);
-        match hold || cx.group.is_stopping() {
-            true => Err(EAGAIN),
-            false => Ok(()),
+        let (must_stop, traced) = (cx.must_stop(), cx.task.trace.is_on());
+        match (hold, must_stop, traced) {
+            // It stands still for its tracer instead.
+            (_, true, true) | (false, false, _) => Ok(()),
+            _ => Err(EAGAIN),
         }
     };
     let _ = cx.block_as(Sleep::Still, &[], None, go_on);

@@ -106,6 +106,13 @@ impl Pending {
         }
         Some(info)
     }
+    /// What waits, from the `skip`th on, `most` at most: it goes on waiting.
+    #[must_use]
+    pub fn peek(&self, skip: u64, most: usize) -> Vec<SigInfo> {
+        let skip = usize::try_from(skip).unwrap_or(usize::MAX);
+        let q = self.queue.lock();
+        q.iter().skip(skip).take(most).map(|i| i.info).collect()
+    }
     /// Removes every signal of `set`.
     pub fn discard(&self, set: SigSet) {
         let mut q = self.queue.lock();
@@ -266,6 +273,13 @@ impl Kernel {
                     t.kick();
                 }
             }
+            for t in self.tasks.lock().threads(g.tgid) {
+                t.trap_notify();
+            }
+        }
+        // A tracer wants to know what is ignored, too, or does nothing to a process 1.
+        if to.trace.is_on() && s != SIGKILL {
+            return true;
         }
         // Blocked signals are never ignored: their disposition may change.
         if to.mask().contains(s) {
@@ -335,7 +349,8 @@ impl Kernel {
         if !self.prepare(&t.group, t, s, from) {
             return Ok(());
         }
-        if s == SIGKILL || (takes(t, s) && is_fatal(&t.group, s)) {
+        let at_once = || !t.trace.is_on() && takes(t, s) && is_fatal(&t.group, s);
+        if s == SIGKILL || at_once() {
             self.kill_group(&t.group, s.number());
             return Ok(());
         }
@@ -360,7 +375,9 @@ impl Kernel {
         if !self.prepare(g, main, s, from) {
             return Ok(());
         }
-        if s == SIGKILL || (is_fatal(g, s) && threads.iter().any(|t| takes(t, s))) {
+        let at_once =
+            || !main.trace.is_on() && is_fatal(g, s) && threads.iter().any(|t| takes(t, s));
+        if s == SIGKILL || at_once() {
             self.kill_group(g, s.number());
             return Ok(());
         }
@@ -421,6 +438,7 @@ impl Kernel {
     /// Ends a group with this wait status.
     pub fn kill_group(&self, g: &Arc<ThreadGroup>, status: i32) {
         g.decide_exit(status);
+        g.kills.fetch_add(1, Ordering::SeqCst);
         g.end_stop();
         for t in self.tasks.lock().threads(g.tgid) {
             t.kill();
@@ -439,8 +457,8 @@ impl Kernel {
                 m.remove(s);
                 t.set_mask(m);
             }
-            // Process 1 has no protection from its own faults.
-            if a.get(s).handler == SIG_DFL {
+            // Process 1 has no protection from its own faults, but where its tracer decides.
+            if a.get(s).handler == SIG_DFL && !t.trace.is_on() {
                 t.group.unkillable.store(false, Ordering::Relaxed);
             }
         }
@@ -471,6 +489,7 @@ fn is_fatal(g: &ThreadGroup, s: Signal) -> bool {
 pub const CLD_EXITED: i32 = 1;
 pub const CLD_KILLED: i32 = 2;
 pub const CLD_DUMPED: i32 = 3;
+pub const CLD_TRAPPED: i32 = 4;
 pub const CLD_STOPPED: i32 = 5;
 pub const CLD_CONTINUED: i32 = 6;
 

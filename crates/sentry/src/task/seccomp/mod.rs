@@ -10,7 +10,7 @@
 //! as they are. A task without filters pays one load for each call.
 
 use super::{Context, Task};
-use abi::errno::{EACCES, EINVAL, ENOMEM, ENOSYS, ESRCH};
+use abi::errno::{EACCES, EINVAL, ENOENT, ENOMEM, ENOSYS, ESRCH};
 use abi::signal::{SIGKILL, SIGSYS};
 use abi::{Errno, Result, SigInfo, nr};
 use parking_lot::RwLock;
@@ -238,6 +238,28 @@ impl Seccomp {
     }
 }
 
+/// The program of a task's `number`th filter, the oldest being the first, as it was installed
+/// (`seccomp_get_filter`).
+pub fn code(task: &Task, number: u64) -> Result<Vec<u8>> {
+    if task.seccomp.mode() != Mode::Filter {
+        return Err(EINVAL);
+    }
+    let newest = task.seccomp.filter.read().clone().ok_or(EINVAL)?;
+    let number = usize::try_from(number).map_err(|_| ENOENT)?;
+    let back = newest.count.checked_sub(number + 1).ok_or(ENOENT)?;
+    let mut f = &newest;
+    for _ in 0..back {
+        f = f.prev.as_ref().ok_or(ENOENT)?;
+    }
+    let mut bytes = Vec::new();
+    for i in f.program.code() {
+        bytes.extend_from_slice(&i.code.to_le_bytes());
+        bytes.extend_from_slice(&[i.jt, i.jf]);
+        bytes.extend_from_slice(&i.k.to_le_bytes());
+    }
+    Ok(bytes)
+}
+
 /// Why a filter was not installed.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Refused {
@@ -329,6 +351,8 @@ pub enum Verdict {
     Go,
     /// It is not done; it gives this.
     Return(u64),
+    /// The tracer decides, which is told this.
+    Trace(u16),
     /// The thread or its process ends.
     End,
 }
@@ -356,8 +380,9 @@ pub fn check(cx: &mut Context, nr: u64, args: &[u64; 6], ip: u64) -> Verdict {
     match answer & 0xffff_0000 {
         ALLOW | LOG => Verdict::Go,
         ERRNO => error(i64::from(data.min(4095))),
-        // No tracer, no listener.
-        TRACE | USER_NOTIF => error(i64::from(ENOSYS.raw())),
+        // Nobody listens.
+        TRACE => Verdict::Trace(data as u16),
+        USER_NOTIF => error(i64::from(ENOSYS.raw())),
         TRAP => {
             let mut info = SigInfo::fault(SIGSYS, 1, ip);
             info.errno = data as i32;

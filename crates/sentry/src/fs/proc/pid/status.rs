@@ -10,14 +10,22 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// `R`, `S`, `D`, `T` or `Z`.
+/// `R`, `S`, `D`, `T`, `t` or `Z`.
 fn state(k: &Kernel, me: &Subject) -> char {
     let l = k.tasks.lock();
     match l.process(me.tgid) {
         Some(p) if p.zombie.is_some() => 'Z',
-        Some(p) if p.group.is_stopping() => 'T',
         // (A main thread that has ended is one, too.)
-        _ => l.task(me.tid).map_or('Z', |t| t.state_letter()),
+        Some(p) => l.task(me.tid).map_or('Z', |t| {
+            if t.trace.is_stopped() {
+                't'
+            } else if p.group.is_stopping() && !t.trace.is_on() {
+                'T'
+            } else {
+                t.state_letter()
+            }
+        }),
+        None => 'Z',
     }
 }
 
@@ -163,13 +171,15 @@ fn identity(
     (state, told): (char, &Ended),
     alive: Option<&Arc<Task>>,
 ) {
-    let (ppid, tgid, pid, numbers) = {
+    let (ppid, tgid, pid, tracer, numbers) = {
         let l = k.tasks.lock();
+        let tracer = l.links.tracer(me.tid).unwrap_or(0);
         let ids = [me.tgid, me.tid, l.pgid(me.tgid), l.sid(me.tgid)];
         (
             l.number(l.parent(me.tgid), &me.ns),
             l.number(me.tgid, &me.ns),
             l.number(me.tid, &me.ns),
+            l.number(tracer, &me.ns),
             ids.map(|i| {
                 let v = l.numbers_from(i, &me.ns);
                 let all: Vec<String> = v.iter().map(ToString::to_string).collect();
@@ -182,6 +192,7 @@ fn identity(
         'S' => "sleeping",
         'D' => "disk sleep",
         'T' => "stopped",
+        't' => "tracing stop",
         _ => "zombie",
     };
     let _ = writeln!(s, "Name:\t{}", String::from_utf8_lossy(&told.comm));
@@ -190,7 +201,7 @@ fn identity(
     }
     let _ = writeln!(
         s,
-        "State:\t{state} ({long})\nTgid:\t{tgid}\nNgid:\t0\nPid:\t{pid}\nPPid:\t{ppid}\nTracerPid:\t0"
+        "State:\t{state} ({long})\nTgid:\t{tgid}\nNgid:\t0\nPid:\t{pid}\nPPid:\t{ppid}\nTracerPid:\t{tracer}"
     );
     let c = &told.cred;
     let [u, e, v, f] = [c.uid, c.euid, c.suid, c.fsuid].map(|u| me.viewer.uid_shown(u));
