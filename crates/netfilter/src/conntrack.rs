@@ -12,6 +12,8 @@
 
 use crate::nat::Translation;
 use crate::packet::{ICMP, ICMPV6, Packet, TCP, UDP, parse};
+pub use crate::tcp::Phase;
+use crate::tcp::{After, Kind, UNANSWERED, after};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -138,88 +140,6 @@ impl Tuple {
     }
 }
 
-/// Linux's `enum tcp_conntrack`, without those that nobody tells apart.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Phase {
-    /// Not TCP.
-    None,
-    SynSent,
-    SynReceived,
-    Established,
-    FinWait,
-    CloseWait,
-    LastAck,
-    TimeWait,
-    Close,
-}
-
-impl Phase {
-    /// Linux's number and name.
-    #[must_use]
-    pub fn number(self) -> u8 {
-        match self {
-            Phase::None => 0,
-            Phase::SynSent => 1,
-            Phase::SynReceived => 2,
-            Phase::Established => 3,
-            Phase::FinWait => 4,
-            Phase::CloseWait => 5,
-            Phase::LastAck => 6,
-            Phase::TimeWait => 7,
-            Phase::Close => 8,
-        }
-    }
-
-    fn seconds(self) -> u64 {
-        match self {
-            Phase::None => 600,
-            Phase::SynSent | Phase::FinWait | Phase::TimeWait => 120,
-            Phase::SynReceived | Phase::CloseWait => 60,
-            Phase::Established => 432_000,
-            Phase::LastAck => 30,
-            Phase::Close => 10,
-        }
-    }
-}
-
-const FIN: u8 = 1;
-const SYN: u8 = 2;
-const RST: u8 = 4;
-const ACK: u8 = 16;
-
-/// The state after a segment.
-fn after(old: Phase, flags: u8, d: Direction) -> Phase {
-    use Direction::{Original, Reply};
-    if flags & RST != 0 {
-        return Phase::Close;
-    }
-    match (flags & (SYN | ACK), d) {
-        (SYN, Original) if matches!(old, Phase::TimeWait | Phase::Close) => return Phase::SynSent,
-        (SYN, _) => return old,
-        (s, Reply) if s == SYN | ACK => {
-            return if old == Phase::SynSent {
-                Phase::SynReceived
-            } else {
-                old
-            };
-        }
-        _ => {}
-    }
-    if flags & FIN != 0 {
-        return match old {
-            Phase::Established | Phase::SynReceived => Phase::FinWait,
-            Phase::FinWait | Phase::CloseWait => Phase::LastAck,
-            other => other,
-        };
-    }
-    match (old, d) {
-        (Phase::SynReceived, Original) => Phase::Established,
-        (Phase::FinWait, _) => Phase::CloseWait,
-        (Phase::LastAck, _) => Phase::TimeWait,
-        (old, _) => old,
-    }
-}
-
 /// A connection.
 pub struct Flow {
     pub original: Tuple,
@@ -236,9 +156,68 @@ struct State {
     status: u32,
     mark: u32,
     phase: Phase,
+    /// What came last that said something, and from where.
+    last: Option<(Kind, Direction)>,
+    /// An end has finished.
+    closing: bool,
     expires: u64,
+    /// From when on datagrams in both directions are a stream.
+    streams: u64,
     counters: [(u64, u64); 2],
     translation: Translation,
+}
+
+/// What a packet is to its connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Came {
+    Part,
+    Invalid,
+    /// The connection is over, and another one begins.
+    Reopens,
+}
+
+impl State {
+    /// A segment has come: for how many seconds the connection is remembered; none: it says nothing.
+    /// `answered`: the other end had spoken before.
+    fn segment(
+        &mut self,
+        flags: u8,
+        d: Direction,
+        answered: bool,
+    ) -> core::result::Result<Option<u64>, Came> {
+        let kind = Kind::of(flags).ok_or(Came::Invalid)?;
+        let old = self.phase;
+        let last = self.last.replace((kind, d));
+        let new = match after(old, kind, d) {
+            After::Invalid => {
+                self.last = last;
+                return Err(Came::Invalid);
+            }
+            After::Ignored => return Ok(None),
+            After::Reopens if self.closing || last == Some((Kind::Rst, d)) => {
+                return Err(Came::Reopens);
+            }
+            After::Reopens => return Ok(None),
+            After::To(p) => p,
+        };
+        self.phase = new;
+        self.closing |= new == Phase::FinWait;
+        if !answered {
+            return Ok(match (kind, old, new) {
+                // There was none.
+                (Kind::Rst, ..) => Some(0),
+                // Who asks again and again is not remembered for longer.
+                (Kind::Syn, Phase::SynSent, _) if last.is_some() => None,
+                (.., Phase::Established) => Some(UNANSWERED),
+                _ => Some(new.seconds()),
+            });
+        }
+        let was = matches!(old, Phase::SynReceived | Phase::Established);
+        if was && new == Phase::Established {
+            self.status |= ASSURED;
+        }
+        Ok(Some(new.seconds()))
+    }
 }
 
 impl Flow {
@@ -299,34 +278,34 @@ impl Flow {
     }
 
     /// A packet of it has come.
-    fn came(&self, p: &Packet<'_>, d: Direction) {
+    fn came(&self, p: &Packet<'_>, d: Direction) -> Came {
         let mut s = self.state.lock();
-        let c = &mut s.counters[d as usize];
-        (c.0, c.1) = (c.0 + 1, c.1 + p.len as u64);
+        let answered = s.status & SEEN_REPLY != 0;
+        let seconds = match self.original.protocol {
+            TCP => match s.segment(p.tcp_flags().unwrap_or(0), d, answered) {
+                Ok(seconds) => seconds,
+                Err(other) => return other,
+            },
+            UDP if answered && p.now > s.streams => {
+                s.status |= ASSURED;
+                Some(120)
+            }
+            UDP | ICMP | ICMPV6 => Some(30),
+            _ => Some(Phase::None.seconds()),
+        };
         if d == Direction::Reply {
             s.status |= SEEN_REPLY;
         }
-        let answered = s.status & SEEN_REPLY != 0;
-        let seconds = match self.original.protocol {
-            TCP => {
-                s.phase = after(s.phase, p.tcp_flags().unwrap_or(0), d);
-                if s.phase == Phase::Established && answered {
-                    s.status |= ASSURED;
-                }
-                s.phase.seconds()
-            }
-            UDP if answered => {
-                s.status |= ASSURED;
-                120
-            }
-            UDP | ICMP | ICMPV6 => 30,
-            _ => Phase::None.seconds(),
-        };
-        s.expires = p.now.saturating_add(seconds * SECOND);
+        if let Some(seconds) = seconds {
+            let c = &mut s.counters[d as usize];
+            (c.0, c.1) = (c.0 + 1, c.1 + p.len as u64);
+            s.expires = p.now.saturating_add(seconds * SECOND);
+        }
+        Came::Part
     }
 }
 
-/// What a packet is to its connection.
+/// How a packet stands to its connection, as rules see it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Standing {
     /// Nobody has looked yet, or it belongs to none.
@@ -504,14 +483,30 @@ impl Flows {
             return;
         };
         match self.find(&tuple, p.now) {
-            Some((flow, d)) => Self::known(p, track, flow, d),
+            Some((flow, d)) => self.known(p, track, (flow, d), tuple),
             None => self.begin(p, track, tuple),
         }
     }
 
-    fn known(p: &Packet<'_>, track: &mut Track, flow: Arc<Flow>, d: Direction) {
+    fn known(
+        &self,
+        p: &Packet<'_>,
+        track: &mut Track,
+        (flow, d): (Arc<Flow>, Direction),
+        tuple: Tuple,
+    ) {
         let answered = d == Direction::Reply || flow.status() & SEEN_REPLY != 0;
-        flow.came(p, d);
+        match flow.came(p, d) {
+            Came::Part => {}
+            Came::Invalid => {
+                track.standing = Standing::Invalid;
+                return;
+            }
+            Came::Reopens => {
+                self.table.lock().remove(&flow);
+                return self.begin(p, track, tuple);
+            }
+        }
         *track = Track {
             standing: if answered {
                 Standing::Established
@@ -524,20 +519,6 @@ impl Flows {
     }
 
     fn begin(&self, p: &Packet<'_>, track: &mut Track, tuple: Tuple) {
-        let phase = match p.tcp_flags() {
-            None => Phase::None,
-            Some(f) if f & (SYN | ACK | RST | FIN) == SYN => Phase::SynSent,
-            // One that began before anybody looked.
-            Some(f) if f & (SYN | RST | FIN | ACK) == ACK => Phase::Established,
-            Some(_) => {
-                track.standing = Standing::Invalid;
-                return;
-            }
-        };
-        if !tuple.is_request() {
-            track.standing = Standing::Invalid;
-            return;
-        }
         let flow = Flow {
             original: tuple,
             id: self.next.fetch_add(1, Relaxed).wrapping_mul(0x9e37_79b1),
@@ -547,13 +528,20 @@ impl Flows {
                 reply: tuple.inverse(),
                 status: 0,
                 mark: 0,
-                phase,
+                phase: Phase::None,
+                last: None,
+                closing: false,
                 expires: 0,
+                streams: p.now.saturating_add(2 * SECOND),
                 counters: [(0, 0); 2],
                 translation: Translation::default(),
             }),
         };
-        flow.came(p, Direction::Original);
+        // Of TCP also one that was there before anybody looked (`nf_conntrack_tcp_loose`).
+        if !tuple.is_request() || flow.came(p, Direction::Original) != Came::Part {
+            track.standing = Standing::Invalid;
+            return;
+        }
         *track = Track {
             flow: Some(Arc::new(flow)),
             standing: Standing::New,

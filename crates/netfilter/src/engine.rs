@@ -7,9 +7,10 @@ use crate::packet::{Hook, Meta, Packet};
 use crate::reject::Reject;
 use crate::rewrite::{Checksum, apply};
 use crate::table::{Chain, ChainType, Entry, Ruleset};
-use crate::validate;
+use crate::validate::{self, DEEPEST};
 use abi::Result;
-use parking_lot::{Mutex, MutexGuard, RwLock};
+use arc_swap::ArcSwap;
+use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -52,7 +53,7 @@ impl Active {
 #[derive(Default)]
 pub struct Engine {
     on: AtomicBool,
-    active: RwLock<Arc<Active>>,
+    active: ArcSwap<Active>,
     change: Mutex<()>,
     pub flows: Flows,
 }
@@ -80,9 +81,8 @@ impl Change<'_> {
         new.generation = new.generation.wrapping_add(1).max(1);
         let active = Active::new(Arc::new(new));
         let is_on = active.hooks.iter().flatten().any(|h| !h.is_empty());
-        let old = std::mem::replace(&mut *self.engine.active.write(), Arc::new(active));
+        self.engine.active.store(Arc::new(active));
         self.engine.on.store(is_on, Relaxed);
-        drop(old);
         Ok(())
     }
 }
@@ -97,7 +97,7 @@ impl Engine {
 
     #[must_use]
     pub fn rules(&self) -> Arc<Ruleset> {
-        self.active.read().ruleset.clone()
+        self.active.load().ruleset.clone()
     }
 
     /// Begins a change.
@@ -110,7 +110,7 @@ impl Engine {
 
     /// Leads a packet through a hook. `counts`: whether what counts does so.
     pub fn run(&self, hook: Hook, p: &Packet<'_>, meta: &mut Meta, counts: bool) -> Outcome {
-        let active = self.active.read().clone();
+        let active = self.active.load();
         let entries = &active.hooks[usize::from(!p.is_v4)][hook as usize];
         let mut way = Way {
             engine: self,
@@ -255,10 +255,34 @@ impl Way<'_> {
     }
 }
 
+/// Where a packet goes on once a chain has ended.
+#[derive(Default)]
+struct Stack<'a> {
+    all: [Option<(&'a Chain, usize)>; DEEPEST],
+    len: usize,
+}
+
+impl<'a> Stack<'a> {
+    /// Whether there was room.
+    fn push(&mut self, place: (&'a Chain, usize)) -> bool {
+        let Some(top) = self.all.get_mut(self.len) else {
+            return false;
+        };
+        *top = Some(place);
+        self.len += 1;
+        true
+    }
+
+    fn pop(&mut self) -> Option<(&'a Chain, usize)> {
+        self.len = self.len.checked_sub(1)?;
+        self.all[self.len]
+    }
+}
+
 /// Whether a packet is accepted by a chain; none: its policy says.
 fn evaluate(run: &mut Run<'_, '_>, base: &Chain) -> Option<bool> {
     let table = run.table;
-    let mut stack: Vec<(&Chain, usize)> = Vec::new();
+    let mut stack = Stack::default();
     let (mut chain, mut at) = (base, 0);
     loop {
         let Some(rule) = chain.rules.get(at) else {
@@ -284,8 +308,10 @@ fn evaluate(run: &mut Run<'_, '_>, base: &Chain) -> Option<bool> {
             Some(Verdict::Drop) => return Some(false),
             Some(Verdict::Return) => (chain, at) = stack.pop()?,
             Some(Verdict::Jump(to)) => {
-                // Depth is bounded when rules are made.
-                stack.push((chain, at));
+                // (Depth is bounded when rules are made.)
+                if !stack.push((chain, at)) {
+                    return Some(false);
+                }
                 (chain, at) = (table.chains.get(&to)?, 0);
             }
             Some(Verdict::Goto(to)) => (chain, at) = (table.chains.get(&to)?, 0),

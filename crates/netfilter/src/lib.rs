@@ -14,6 +14,7 @@
 //! nat        how a connection is translated
 //! rewrite    a packet with other addresses and ports, its checksums right
 //! conntrack  connections
+//! tcp        TCP's states
 //! reject     what answers a packet that is refused
 //! packet     a packet as rules look at it
 //! attr       netlink's attributes
@@ -23,14 +24,15 @@
 //!
 //! - Rules, messages and packets are hostile: parsers are total, all that is kept is bounded.
 //! - A set of rules is never changed: a transaction makes another one, and packets go by the one that
-//!   they find. No lock is held while rules run, but those of one connection or one bucket.
+//!   they find. No lock is held while rules run, but those of one connection or one bucket; nothing is
+//!   allocated, but for a connection's first packet and for one that is looked at translated.
 //! - What a packet may cost is bounded when rules are made ([`MOST_STEPS`]): chains that lead to each
 //!   other in a circle, more than [`DEEPEST`] deep or to too many rules are refused.
 //!
 //! # Lock order
 //!
 //! ```text
-//! Engine::change → Engine::active
+//! Engine::change
 //! Flows::table → Flow::state
 //! ```
 #![forbid(unsafe_code)]
@@ -47,6 +49,7 @@ pub mod reject;
 pub mod rewrite;
 pub mod set;
 pub mod table;
+pub mod tcp;
 mod validate;
 pub mod xt;
 

@@ -3,6 +3,8 @@
 use crate::expr::{Data, Expr};
 use abi::Result;
 use abi::errno::{EBUSY, EEXIST, EINVAL, ENFILE, ENOTEMPTY};
+use std::borrow::Borrow;
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
@@ -42,13 +44,79 @@ impl Element {
 }
 
 /// Where an element is in its set.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Debug)]
 pub struct Key {
     pub at: Box<[u8]>,
     /// Of an interval: its beginning, or what is behind its end.
     pub place: Place,
     /// The last key, of a set of several fields with ranges.
     pub last: Option<Box<[u8]>>,
+}
+
+/// A key, whoever owns its bytes: a look into a set needs no copy of them.
+pub trait AsKey {
+    fn parts(&self) -> (&[u8], Place, Option<&[u8]>);
+}
+
+impl AsKey for Key {
+    fn parts(&self) -> (&[u8], Place, Option<&[u8]>) {
+        (&self.at, self.place, self.last.as_deref())
+    }
+}
+
+/// A single key, the beginning of an interval, or what all others match.
+struct Probe<'a>(&'a [u8], Place);
+
+impl AsKey for Probe<'_> {
+    fn parts(&self) -> (&[u8], Place, Option<&[u8]>) {
+        (self.0, self.1, None)
+    }
+}
+
+impl Ord for dyn AsKey + '_ {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.parts().cmp(&other.parts())
+    }
+}
+
+impl PartialOrd for dyn AsKey + '_ {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for dyn AsKey + '_ {
+    fn eq(&self, other: &Self) -> bool {
+        self.parts() == other.parts()
+    }
+}
+
+impl Eq for dyn AsKey + '_ {}
+
+impl Ord for Key {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.parts().cmp(&other.parts())
+    }
+}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.parts() == other.parts()
+    }
+}
+
+impl Eq for Key {}
+
+impl<'a> Borrow<dyn AsKey + 'a> for Key {
+    fn borrow(&self) -> &(dyn AsKey + 'a) {
+        self
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -137,7 +205,11 @@ impl Set {
 
     /// Beginnings and ends of intervals take turns; `ENOTEMPTY` where one would lie in another.
     fn check_overlap(&self, key: &Key) -> Result<()> {
-        let mut before = self.elements.range(..key).map(|(k, _)| k.place).rev();
+        let mut before = self
+            .elements
+            .range::<Key, _>(..key)
+            .map(|(k, _)| k.place)
+            .rev();
         let before = [before.next(), before.next()];
         match (key.place, before) {
             (Place::Start, [Some(Place::Start), _])
@@ -148,23 +220,21 @@ impl Set {
 
     /// The element that a key matches.
     pub fn find(&self, key: &[u8], now: u64) -> Option<&Element> {
+        let probe = Probe(key, Place::Start);
+        let probe: &dyn AsKey = &probe;
         let found = match (self.is(INTERVAL), self.is(CONCAT)) {
-            (false, _) => self.elements.get(&start(key)),
+            (false, _) => self.elements.get(probe),
             (true, false) => {
-                let range = (Bound::Unbounded, Bound::Included(start(key)));
-                let last = self.elements.range(range).next_back();
+                let range = (Bound::Unbounded, Bound::Included(probe));
+                let last = self.elements.range::<dyn AsKey, _>(range).next_back();
                 last.filter(|(k, _)| k.place == Place::Start)
                     .map(|(_, e)| e)
             }
             (true, true) => self.find_fields(key, now),
         };
         let all = || {
-            let key = Key {
-                at: Box::default(),
-                place: Place::CatchAll,
-                last: None,
-            };
-            self.elements.get(&key)
+            let all: &dyn AsKey = &Probe(&[], Place::CatchAll);
+            self.elements.get(all)
         };
         found.or_else(all).filter(|e| e.lives(now))
     }

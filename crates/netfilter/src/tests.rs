@@ -353,6 +353,107 @@ fn a_full_table_makes_room() {
     assert!(e.flows.count() <= 64);
 }
 
+/// Segments between A and B, in the order of time: what each is to its connection (`ct state`).
+fn states(e: &Engine, all: &[(bool, u8)]) -> Vec<u32> {
+    let one = |(forth, flags): &(bool, u8)| {
+        let b = if *forth {
+            tcp(A, B, *flags)
+        } else {
+            tcp(B, A, *flags)
+        };
+        let mut meta = Meta::default();
+        let (first, last) = match forth {
+            true => (Hook::Output, Hook::Postrouting),
+            false => (Hook::Prerouting, Hook::Input),
+        };
+        run(e, first, &b, &mut meta);
+        run(e, last, &b, &mut meta);
+        meta.track.bits()
+    };
+    all.iter().map(one).collect()
+}
+
+#[test]
+fn segments_are_what_linux_says() {
+    const NEW: u32 = 8;
+    const OLD: u32 = 2;
+    const INVALID: u32 = 1;
+    let (forth, back) = (true, false);
+    let begin = [(forth, 2), (back, 0x12), (forth, 16)];
+    let e = Engine::default();
+    redirects(&e, 81, 1);
+    assert_eq!(states(&e, &begin), [NEW, OLD, OLD]);
+    // Nobody sends SYN with FIN, nor a SYN back in the middle.
+    let odd = [(forth, 3), (back, 2), (forth, 0), (forth, 2)];
+    assert_eq!(states(&e, &odd), [INVALID, INVALID, INVALID, OLD]);
+    let end = [(forth, 17), (back, 17), (forth, 16)];
+    assert_eq!(states(&e, &end), [OLD; 3]);
+    let phase = |e: &Engine| e.flows.all(1)[0].phase().number();
+    assert_eq!(phase(&e), 7);
+    // Over: the same ends begin again.
+    assert_eq!(states(&e, &begin), [NEW, OLD, OLD]);
+    assert_eq!((phase(&e), e.flows.count()), (3, 1));
+    // A connection that is reset at once is none.
+    let e = Engine::default();
+    redirects(&e, 81, 1);
+    assert_eq!(states(&e, &[(forth, 2), (back, 20)]), [NEW, OLD]);
+    assert!(e.flows.all(1).is_empty());
+    // One that began before anybody looked is taken up; an end of one is not.
+    assert_eq!(states(&e, &[(forth, 17), (back, 0x12)]), [INVALID; 2]);
+    assert_eq!(states(&e, &[(forth, 16), (back, 16)]), [NEW, OLD]);
+}
+
+#[test]
+fn sets_find_keys_intervals_and_all_others() {
+    use crate::set::{CATCHALL, INTERVAL, Key, Place, Set, Shape, start};
+    let set = |flags| Set {
+        shape: Shape {
+            name: "s".into(),
+            handle: 1,
+            flags,
+            key_type: 0,
+            key_len: 2,
+            data_type: None,
+            data_len: 0,
+            timeout: 0,
+            gc: 0,
+            policy: 0,
+            size: 0,
+            fields: Vec::new(),
+            userdata: Box::default(),
+        },
+        elements: Default::default(),
+        asked: 0,
+    };
+    let of = |userdata: u8| crate::set::Element {
+        data: None,
+        userdata: [userdata].into(),
+        exprs: [].into(),
+        timeout: None,
+        expires: None,
+    };
+    let at = |n: u8, place| Key {
+        place,
+        ..start(&[0, n])
+    };
+    let told = |s: &Set, n: u8| s.find(&[0, n], 0).map(|e| e.userdata[0]);
+    let mut keys = set(0);
+    keys.add(at(5, Place::Start), of(5), true, 0).unwrap();
+    assert_eq!((told(&keys, 5), told(&keys, 6)), (Some(5), None));
+    let mut ranges = set(INTERVAL);
+    for (n, place) in [(0, Place::End), (10, Place::Start), (20, Place::End)] {
+        ranges.add(at(n, place), of(n), true, 0).unwrap();
+    }
+    let all = [9, 10, 19, 20].map(|n| told(&ranges, n));
+    assert_eq!(all, [None, Some(10), Some(10), None]);
+    let rest = Key {
+        place: Place::CatchAll,
+        ..start(&[])
+    };
+    ranges.add(rest, of(CATCHALL as u8), true, 0).unwrap();
+    assert_eq!((told(&ranges, 20), told(&ranges, 12)), (Some(2), Some(10)));
+}
+
 proptest! {
     /// Whatever is sent to it, nothing but an error comes of it.
     #[test]

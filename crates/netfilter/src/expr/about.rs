@@ -1,20 +1,12 @@
 //! What is known of a packet beside its bytes: devices, marks, its connection.
 
-use super::{Reg, Run, Step};
+use super::{Reg, Run, Step, Value};
 use crate::attr::{Bag, Out};
 use crate::conntrack::{Direction, Tuple};
 use crate::packet::Device;
 use abi::Result;
 use abi::errno::{EINVAL, EOPNOTSUPP};
 use std::net::IpAddr;
-
-/// The bytes of an address.
-pub(crate) fn octets(ip: IpAddr) -> Vec<u8> {
-    match ip {
-        IpAddr::V4(a) => a.octets().to_vec(),
-        IpAddr::V6(a) => a.octets().to_vec(),
-    }
-}
 
 const LEN: u32 = 0;
 const PROTOCOL: u32 = 1;
@@ -46,13 +38,12 @@ pub struct Meta {
 }
 
 /// A device's name as registers have it.
-fn name(d: Option<Device<'_>>) -> Option<Vec<u8>> {
-    let d = d?;
-    let mut v = vec![0; 16];
-    let name = d.name.as_bytes();
+fn name(d: Option<Device<'_>>) -> Value {
+    let mut v = [0; 16];
+    let name = d.map_or("", |d| d.name).as_bytes();
     let n = name.len().min(15);
     v[..n].copy_from_slice(&name[..n]);
-    Some(v)
+    Value::new(&v)
 }
 
 impl Meta {
@@ -91,27 +82,27 @@ impl Meta {
         Reg::write_maybe(self.from, o, 3);
     }
 
-    fn value(&self, r: &Run<'_, '_>) -> Option<Vec<u8>> {
+    fn value(&self, r: &Run<'_, '_>) -> Option<Value> {
         let p = r.packet;
-        let word = |n: u32| Some(n.to_ne_bytes().to_vec());
+        let word = |n: u32| Some(Value::from(n));
         match self.key {
             LEN => word(p.len as u32),
             PROTOCOL => {
                 let kind: u16 = if p.is_v4 { 0x0800 } else { 0x86dd };
-                Some(kind.to_be_bytes().to_vec())
+                Some(Value::new(&kind.to_be_bytes()))
             }
             MARK => word(r.meta.mark),
             IIF => word(p.input.map_or(0, |d| d.index)),
             OIF => word(p.output.map_or(0, |d| d.index)),
-            IIFNAME => name(p.input).or(Some(vec![0; 16])),
-            OIFNAME => name(p.output).or(Some(vec![0; 16])),
-            IIFTYPE => Some(p.input?.hardware.to_ne_bytes().to_vec()),
-            OIFTYPE => Some(p.output?.hardware.to_ne_bytes().to_vec()),
+            IIFNAME => Some(name(p.input)),
+            OIFNAME => Some(name(p.output)),
+            IIFTYPE => Some(Value::new(&p.input?.hardware.to_ne_bytes())),
+            OIFTYPE => Some(Value::new(&p.output?.hardware.to_ne_bytes())),
             SKUID => word(p.owner?.0),
             SKGID => word(p.owner?.1),
-            NFPROTO => Some(vec![if p.is_v4 { 2 } else { 10 }]),
-            L4PROTO => Some(vec![p.protocol]),
-            PKTTYPE => Some(vec![p.cast as u8]),
+            NFPROTO => Some(Value::new(&[if p.is_v4 { 2 } else { 10 }])),
+            L4PROTO => Some(Value::new(&[p.protocol])),
+            PKTTYPE => Some(Value::new(&[p.cast as u8])),
             IIFGROUP => p.input.and(word(0)),
             OIFGROUP => p.output.and(word(0)),
             PRANDOM => word(r.flows.random()),
@@ -272,31 +263,35 @@ impl Ct {
         r.put(self.to, value)
     }
 
-    fn value(&self, r: &Run<'_, '_>) -> Option<Vec<u8>> {
-        let word = |n: u32| Some(n.to_ne_bytes().to_vec());
+    fn value(&self, r: &Run<'_, '_>) -> Option<Value> {
+        let word = |n: u32| Some(Value::from(n));
         let track = &r.meta.track;
         if self.key == ct::STATE {
             return word(track.bits());
         }
         let f = track.flow()?;
         let tuple = || -> Option<Tuple> { Some(f.tuple(self.direction?)) };
-        let v4 = |ip: IpAddr| ip.is_ipv4().then(|| octets(ip));
-        let v6 = |ip: IpAddr| ip.is_ipv6().then(|| octets(ip));
+        let v4 = |ip: IpAddr| ip.is_ipv4().then(|| ip.into());
+        let v6 = |ip: IpAddr| ip.is_ipv6().then(|| ip.into());
         match self.key {
-            ct::DIRECTION => Some(vec![track.direction() as u8]),
+            ct::DIRECTION => Some(Value::new(&[track.direction() as u8])),
             ct::STATUS => word(f.status()),
             ct::MARK => word(f.mark()),
             ct::EXPIRATION => word(f.left(r.packet.now)),
-            ct::L3PROTOCOL => Some(vec![if f.original.from.0.is_ipv4() { 2 } else { 10 }]),
-            ct::PROTOCOL => Some(vec![f.original.protocol]),
-            ct::SRC => Some(octets(tuple()?.from.0)),
-            ct::DST => Some(octets(tuple()?.to.0)),
+            ct::L3PROTOCOL => Some(Value::new(&[if f.original.from.0.is_ipv4() {
+                2
+            } else {
+                10
+            }])),
+            ct::PROTOCOL => Some(Value::new(&[f.original.protocol])),
+            ct::SRC => Some(tuple()?.from.0.into()),
+            ct::DST => Some(tuple()?.to.0.into()),
             ct::SRC_IP => v4(tuple()?.from.0),
             ct::DST_IP => v4(tuple()?.to.0),
             ct::SRC_IP6 => v6(tuple()?.from.0),
             ct::DST_IP6 => v6(tuple()?.to.0),
-            ct::PROTO_SRC => Some(tuple()?.from.1.to_be_bytes().to_vec()),
-            ct::PROTO_DST => Some(tuple()?.to.1.to_be_bytes().to_vec()),
+            ct::PROTO_SRC => Some(Value::new(&tuple()?.from.1.to_be_bytes())),
+            ct::PROTO_DST => Some(Value::new(&tuple()?.to.1.to_be_bytes())),
             ct::PACKETS | ct::BYTES | ct::AVERAGE => {
                 let (packets, bytes) = f.counters(self.direction);
                 let n = match self.key {
@@ -304,9 +299,9 @@ impl Ct {
                     ct::BYTES => bytes,
                     _ => bytes.checked_div(packets).unwrap_or(0),
                 };
-                Some(n.to_ne_bytes().to_vec())
+                Some(Value::new(&n.to_ne_bytes()))
             }
-            ct::ZONE => Some(vec![0, 0]),
+            ct::ZONE => Some(Value::new(&[0, 0])),
             ct::ID => word(f.id),
             _ => None,
         }

@@ -209,6 +209,45 @@ pub struct Fresh {
     pub rules: HashMap<(u64, u32), u64>,
 }
 
+/// What is known of a packet, as registers have it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Value {
+    bytes: [u8; 16],
+    len: u8,
+}
+
+impl Value {
+    /// What is longer than an address is cut.
+    #[must_use]
+    pub fn new(b: &[u8]) -> Value {
+        let mut bytes = [0; 16];
+        let len = b.len().min(16);
+        bytes[..len].copy_from_slice(&b[..len]);
+        let len = len as u8;
+        Value { bytes, len }
+    }
+
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+impl From<u32> for Value {
+    fn from(n: u32) -> Value {
+        Value::new(&n.to_ne_bytes())
+    }
+}
+
+impl From<std::net::IpAddr> for Value {
+    fn from(ip: std::net::IpAddr) -> Value {
+        match ip {
+            std::net::IpAddr::V4(a) => Value::new(&a.octets()),
+            std::net::IpAddr::V6(a) => Value::new(&a.octets()),
+        }
+    }
+}
+
 /// A packet's way through rules.
 pub struct Run<'a, 'p> {
     pub regs: [u8; REGISTERS],
@@ -240,10 +279,10 @@ impl Run<'_, '_> {
     }
 
     /// Stores what is known, in a register or none; the rule does not match where one is missing.
-    pub fn put(&mut self, to: Option<Reg>, value: Option<Vec<u8>>) -> Step {
+    pub fn put(&mut self, to: Option<Reg>, value: Option<Value>) -> Step {
         match (to, value) {
             (Some(to), Some(v)) => {
-                self.store(to, &v);
+                self.store(to, v.bytes());
                 Step::Next
             }
             _ => Step::Break,

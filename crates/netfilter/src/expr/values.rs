@@ -202,8 +202,8 @@ impl Bitwise {
     }
 
     pub fn run(&self, r: &mut Run<'_, '_>) -> Step {
-        let mut v = [0; REGISTERS];
-        let v = &mut v[..self.len];
+        let mut all = [0; REGISTERS];
+        let v = &mut all[..self.len];
         v.copy_from_slice(r.load(self.from, self.len));
         match &self.op {
             Op::Bool(mask, xor) => {
@@ -228,8 +228,7 @@ impl Bitwise {
                 }
             }),
         }
-        let v = v.to_vec();
-        r.store(self.to, &v);
+        r.store(self.to, v);
         Step::Next
     }
 }
@@ -283,11 +282,14 @@ impl Byteorder {
     }
 
     pub fn run(&self, r: &mut Run<'_, '_>) -> Step {
-        let mut v = r.load(self.from, self.len as usize).to_vec();
+        let mut all = [0; REGISTERS];
+        let len = self.len as usize;
+        let v = &mut all[..len];
+        v.copy_from_slice(r.load(self.from, len));
         for n in v.chunks_exact_mut(self.size as usize) {
             n.reverse();
         }
-        r.store(self.to, &v);
+        r.store(self.to, v);
         Step::Next
     }
 }

@@ -334,7 +334,7 @@ fn elements(r: &Ruleset, m: &Message<'_>, b: &Bag<'_>, all: bool, now: u64) -> R
 fn get<'a>(s: &'a Set, key: &Key, now: u64) -> Option<(&'a Key, &'a Element)> {
     let exact = s.elements.get_key_value(key);
     let within = || {
-        let mut before = s.elements.range(..key);
+        let mut before = s.elements.range::<Key, _>(..key);
         let last = before.next_back().filter(|(k, _)| k.place == Place::Start);
         last.filter(|_| s.is(crate::set::INTERVAL) && key.place == Place::Start)
     };
