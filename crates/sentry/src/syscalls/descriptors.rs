@@ -336,7 +336,7 @@ calls! {
     close,
     dup,
     dup2,
-    fcntl: "no leases, no dnotify",
+    fcntl: "no leases, no dnotify, no SIGIO",
     dup3,
     memfd_create,
     close_range,
