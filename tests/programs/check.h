@@ -110,6 +110,21 @@ __attribute__((unused)) static void ms(int n)
 	while (nanosleep(&t, &t) && errno == EINTR) {}
 }
 
+__attribute__((unused)) static long long clock_ms(clockid_t c)
+{
+	struct timespec t = { 0, 0 };
+	clock_gettime(c, &t);
+	return t.tv_sec * 1000LL + t.tv_nsec / 1000000;
+}
+
+/* Uses so much CPU time. */
+__attribute__((unused)) static void spin(int for_ms)
+{
+	long long end = clock_ms(CLOCK_THREAD_CPUTIME_ID) + for_ms;
+	while (clock_ms(CLOCK_THREAD_CPUTIME_ID) < end)
+		for (volatile int i = 0; i < 100000; i++) {}
+}
+
 __attribute__((unused)) static long long now_ms(void)
 {
 	struct timespec t;

@@ -6,19 +6,6 @@
 /* By the inverted id, whether a thread's, and PROF, VIRT or SCHED. */
 #define CLOCK_OF(id, thread, kind) ((clockid_t)(~(unsigned)(id) << 3 | (thread) << 2 | (kind)))
 
-static long long clock_ms(clockid_t c)
-{
-	struct timespec t = { 0, 0 };
-	clock_gettime(c, &t);
-	return t.tv_sec * 1000LL + t.tv_nsec / 1000000;
-}
-static void spin(int for_ms)
-{
-	long long end = clock_ms(CLOCK_THREAD_CPUTIME_ID) + for_ms;
-	while (clock_ms(CLOCK_THREAD_CPUTIME_ID) < end)
-		for (volatile int i = 0; i < 100000; i++) {}
-}
-
 static volatile int hits, hit_in, hit_code, hit_value, hit_over;
 static void on(int s, siginfo_t *i, void *c)
 {

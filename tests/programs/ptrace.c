@@ -641,6 +641,18 @@ static void seized(void)
 	wait_for("end", p);
 }
 
+/* A child that has stopped itself, and then ends with 4. */
+static pid_t stopped(void)
+{
+	pid_t p = fork();
+	if (p == 0) {
+		raise(SIGSTOP);
+		_exit(4);
+	}
+	T(waitpid(p, NULL, WUNTRACED) == p);
+	return p;
+}
+
 /* A stop of the group, with PTRACE_ATTACH's kind of tracer. */
 static void group(void)
 {
@@ -654,12 +666,7 @@ static void group(void)
 	memset(&si, 0, sizeof si);
 	T(P(PTRACE_CONT, p, 0, 0));
 	wait_for("exit", p);
-	p = fork();
-	if (p == 0) {
-		raise(SIGSTOP);
-		_exit(4);
-	}
-	T(waitpid(p, NULL, WUNTRACED) == p);
+	p = stopped();
 	T(P(PTRACE_ATTACH, p, 0, 0));
 	wait_for("attached", p);
 	T(P(PTRACE_DETACH, p, 0, 0));
@@ -667,12 +674,7 @@ static void group(void)
 	line_of(p, "status", "State");
 	kill(p, SIGCONT);
 	wait_for("exit", p);
-	p = fork();
-	if (p == 0) {
-		raise(SIGSTOP);
-		_exit(4);
-	}
-	T(waitpid(p, NULL, WUNTRACED) == p);
+	p = stopped();
 	T(P(PTRACE_SEIZE, p, 0, 0));
 	wait_for("seized", p);
 	T(P(PTRACE_LISTEN, p, 0, 0));

@@ -294,18 +294,6 @@ static void together(void)
 	Y(d >= 50 && d < 600);
 }
 
-static long long clock_ms(clockid_t c)
-{
-	struct timespec t = { 0, 0 };
-	clock_gettime(c, &t);
-	return t.tv_sec * 1000LL + t.tv_nsec / 1000000;
-}
-static void spin(int for_ms)
-{
-	long long end = clock_ms(CLOCK_THREAD_CPUTIME_ID) + for_ms;
-	while (clock_ms(CLOCK_THREAD_CPUTIME_ID) < end)
-		for (volatile int i = 0; i < 300000; i++) {}
-}
 static int spun[2];
 static void *spins(void *p)
 {

@@ -18,6 +18,7 @@ use abi::Result;
 use hostcall::RawFd;
 use lanes::{RemoteLanes, SpaceLanes, ThreadLanes};
 use std::sync::Arc;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// The lowest address that an application may map (`vm.mmap_min_addr` is at most this).
 pub const USER_MIN: u64 = 0x1_0000;
@@ -180,8 +181,10 @@ pub trait AddressSpace: Send + Sync {
     }
 }
 
-/// The general registers, in the order of the kernel's `struct user_regs_struct`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The general registers: the kernel's `struct user_regs_struct`.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct Regs {
     pub r15: u64,
@@ -211,84 +214,6 @@ pub struct Regs {
     pub es: u64,
     pub fs: u64,
     pub gs: u64,
-}
-
-/// How many general registers there are.
-pub const REGS: usize = 27;
-
-impl Regs {
-    /// As an array, in the order of the struct.
-    #[must_use]
-    pub const fn words(&self) -> [u64; REGS] {
-        let r = self;
-        [
-            r.r15, r.r14, r.r13, r.r12, r.rbp, r.rbx, r.r11, r.r10, r.r9, r.r8, r.rax, r.rcx,
-            r.rdx, r.rsi, r.rdi, r.orig_rax, r.rip, r.cs, r.eflags, r.rsp, r.ss, r.fs_base,
-            r.gs_base, r.ds, r.es, r.fs, r.gs,
-        ]
-    }
-    /// From that array.
-    #[must_use]
-    pub const fn from_words(w: &[u64; REGS]) -> Regs {
-        let [
-            r15,
-            r14,
-            r13,
-            r12,
-            rbp,
-            rbx,
-            r11,
-            r10,
-            r9,
-            r8,
-            rax,
-            rcx,
-            rdx,
-            rsi,
-            rdi,
-            orig_rax,
-            rip,
-            cs,
-            eflags,
-            rsp,
-            ss,
-            fs_base,
-            gs_base,
-            ds,
-            es,
-            fs,
-            gs,
-        ] = *w;
-        Regs {
-            r15,
-            r14,
-            r13,
-            r12,
-            rbp,
-            rbx,
-            r11,
-            r10,
-            r9,
-            r8,
-            rax,
-            rcx,
-            rdx,
-            rsi,
-            rdi,
-            orig_rax,
-            rip,
-            cs,
-            eflags,
-            rsp,
-            ss,
-            fs_base,
-            gs_base,
-            ds,
-            es,
-            fs,
-            gs,
-        }
-    }
 }
 
 /// The page-fault error code where the platform cannot tell it.

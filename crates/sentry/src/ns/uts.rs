@@ -12,16 +12,15 @@ impl Uts {
     #[must_use]
     pub fn utsname(&self) -> platform::lanes::Names {
         let mut out: platform::lanes::Names = [0; 6 * FIELD];
-        let fields = [
-            b"Linux".as_slice(),
-            &self.nodename,
-            RELEASE.as_bytes(),
-            VERSION.as_bytes(),
-            b"x86_64",
-            &self.domainname,
-        ];
-        for (name, f) in NAMES.into_iter().zip(fields) {
-            put(&mut out, name, f);
+        for (name, text) in [
+            (Name::System, b"Linux".as_slice()),
+            (Name::Node, &self.nodename),
+            (Name::Release, RELEASE.as_bytes()),
+            (Name::Version, VERSION.as_bytes()),
+            (Name::Machine, b"x86_64"),
+            (Name::Domain, &self.domainname),
+        ] {
+            put(&mut out, name, text);
         }
         out
     }
@@ -40,15 +39,6 @@ pub enum Name {
     Machine,
     Domain,
 }
-
-const NAMES: [Name; 6] = [
-    Name::System,
-    Name::Node,
-    Name::Release,
-    Name::Version,
-    Name::Machine,
-    Name::Domain,
-];
 
 /// Writes one name over what is there.
 pub fn put(names: &mut platform::lanes::Names, name: Name, text: &[u8]) {

@@ -55,9 +55,19 @@ impl CpuKind {
 
 /// Whose clock.
 #[derive(Clone)]
-pub enum Whose {
+enum Whose {
     Process(Weak<ThreadGroup>),
     Thread(Weak<Task>),
+}
+
+/// A process, and the thread of it whose clock it is about.
+type Watched = (Arc<ThreadGroup>, Option<Arc<Task>>);
+
+fn is_there(k: &Kernel, (g, t): &Watched) -> bool {
+    match t {
+        None => k.tasks.lock().group(g.tgid).is_some(),
+        Some(t) => !t.is_killed() || k.tasks.lock().task(t.tid).is_some(),
+    }
 }
 
 /// A CPU clock that timers can follow.
@@ -91,21 +101,16 @@ impl CpuClock {
     #[must_use]
     pub fn read(&self) -> Option<i64> {
         let k = self.kernel.upgrade()?;
-        let used = match &self.whose {
-            Whose::Process(g) => {
-                let g = g.upgrade()?;
-                k.tasks.lock().group(g.tgid)?;
-                k.cpu_time(&g)
-            }
-            Whose::Thread(t) => {
-                let t = t.upgrade()?;
-                if t.is_killed() && k.tasks.lock().task(t.tid).is_none() {
-                    return None;
-                }
-                t.cpu.get()
-            }
-        };
+        let (g, t) = self.watched().filter(|w| is_there(&k, w))?;
+        let used = t.map_or_else(|| k.cpu_time(&g), |t| t.cpu.get());
         Some(self.kind.of(used))
+    }
+
+    /// Whether what it follows is no more.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        let watched = self.kernel.upgrade().zip(self.watched());
+        !watched.is_some_and(|(k, w)| is_there(&k, &w))
     }
 
     /// A disarmed timer on it.
@@ -117,7 +122,7 @@ impl CpuClock {
     }
 
     /// Who is looked at for it, and which thread of theirs has the clock.
-    fn watched(&self) -> Option<(Arc<ThreadGroup>, Option<Arc<Task>>)> {
+    fn watched(&self) -> Option<Watched> {
         match &self.whose {
             Whose::Process(g) => Some((g.upgrade()?, None)),
             Whose::Thread(t) => {
@@ -248,9 +253,9 @@ impl Watch {
         }
         self.alarm_at = Some(at);
         let alarm = self.alarm.get_or_insert_with(|| {
+            let service = &k.cpu_timers;
             let (k, g) = (Arc::downgrade(k), Arc::downgrade(g));
-            let service = k.upgrade().expect("the caller's").cpu_timers.clone();
-            Timer::new(&service, Clock::Monotonic, move |_| {
+            Timer::new(service, Clock::Monotonic, move |_| {
                 if let (Some(k), Some(g)) = (k.upgrade(), g.upgrade()) {
                     look_at_process(&k, &g);
                 }

@@ -401,14 +401,15 @@ fn take_owner(task: &Arc<Task>, c: &mut Credentials, file: &File) -> Result<bool
     if !known || !may_suid(task, ns, file) {
         return Ok(false);
     }
-    if st.mode & 0o4000 != 0 {
+    // Set-gid without group execution means something else (mandatory locking).
+    let (user, group) = (st.mode & 0o4000 != 0, st.mode & 0o2010 == 0o2010);
+    if user {
         c.euid = st.uid;
     }
-    // Set-gid without group execution means something else (mandatory locking).
-    if st.mode & 0o2010 == 0o2010 {
+    if group {
         c.egid = st.gid;
     }
-    Ok(st.mode & 0o4000 != 0 || st.mode & 0o2010 == 0o2010)
+    Ok(user || group)
 }
 
 /// Whether set-id bits count where the file is (`mnt_may_suid`): on a mount of the caller's

@@ -47,7 +47,7 @@ pub enum TimerClock {
 
 impl PosixTimer {
     fn is_lost(&self) -> bool {
-        self.clock.as_ref().is_some_and(|c| c.read().is_none())
+        self.clock.as_ref().is_some_and(CpuClock::is_lost)
     }
     /// `timer_settime(2)`: gives the old setting. `ESRCH` where whose CPU time it follows is no
     /// more.

@@ -267,21 +267,20 @@ impl Looking<'_> {
 
     /// Those whom the caller's threads trace, whoever's children they are.
     fn tracees(&mut self, l: &mut TaskList) -> Option<Found> {
-        let me = self.cx.group.tgid;
-        let tracers: Vec<i32> = match self.has(__WNOTHREAD) {
-            true => vec![self.cx.tid],
-            false => l.process(me)?.threads.keys().copied().collect(),
-        };
-        let ids: Vec<i32> = match self.who {
-            Who::Pid(p) => l
-                .links
-                .tracer(p)
-                .filter(|t| tracers.contains(t))
-                .map(|_| p)
-                .into_iter()
-                .collect(),
-            _ => tracers.iter().flat_map(|t| l.links.tracees(*t)).collect(),
-        };
+        if l.links.is_empty() {
+            return None;
+        }
+        let threads = &l.process(self.cx.group.tgid)?.threads;
+        let waits = |t: &i32| !self.has(__WNOTHREAD) || *t == self.cx.tid;
+        if let Who::Pid(p) = self.who {
+            let tracer = l.links.tracer(p)?;
+            if !threads.contains_key(&tracer) || !waits(&tracer) {
+                return None;
+            }
+            return self.tracee(l, p);
+        }
+        let tracers = threads.keys().filter(|t| waits(t));
+        let ids: Vec<i32> = tracers.flat_map(|t| l.links.tracees(*t)).collect();
         ids.into_iter().find_map(|id| self.tracee(l, id))
     }
 

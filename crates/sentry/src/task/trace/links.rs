@@ -44,6 +44,11 @@ pub struct Dead {
 const DEAD: usize = 512;
 
 impl Links {
+    /// Whether nobody traces.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.tracers.is_empty()
+    }
     /// Whether an id is that of a thread that its tracer has not waited for.
     #[must_use]
     pub fn has_dead(&self, id: i32) -> bool {

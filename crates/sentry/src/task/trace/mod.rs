@@ -228,24 +228,15 @@ impl Trace {
     /// Whether it has a tracer with one of these options.
     #[must_use]
     pub fn has(&self, o: Options) -> bool {
-        self.is_on()
-            && self
-                .state
-                .lock()
-                .link
-                .as_ref()
-                .is_some_and(|l| l.options.intersects(o))
+        self.has_tracer(|l| l.options.intersects(o))
     }
     /// Whether it was made a tracee by PTRACE_SEIZE.
     #[must_use]
     pub fn is_seized(&self) -> bool {
-        self.is_on()
-            && self
-                .state
-                .lock()
-                .link
-                .as_ref()
-                .is_some_and(|l| l.by == By::Seizing)
+        self.has_tracer(|l| l.by == By::Seizing)
+    }
+    fn has_tracer(&self, of_kind: impl Fn(&Link) -> bool) -> bool {
+        self.is_on() && self.state.lock().link.as_ref().is_some_and(of_kind)
     }
     /// Whether it stands still for its tracer (`t` in /proc).
     #[must_use]

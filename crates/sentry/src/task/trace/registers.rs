@@ -5,14 +5,17 @@ use super::stops::TF;
 use abi::Result;
 use abi::errno::{EFAULT, EINVAL, EIO, ENOSPC};
 use platform::xstate::{HEADER, LEGACY, SOFTWARE, XState};
-use platform::{REGS, Regs, USER_MAX};
+use platform::{Regs, USER_MAX};
 use std::mem::offset_of;
+use zerocopy::{transmute, transmute_mut, transmute_ref};
 
 /// The kernel's `sizeof(struct user)`, and where its debug registers are.
 pub const USER: u64 = 928;
 const DEBUG: u64 = 848;
 /// The general registers, bytes.
-pub const GENERAL: usize = 8 * REGS;
+pub const GENERAL: usize = size_of::<Regs>();
+/// As words.
+type Words = [u64; GENERAL / 8];
 /// What a tracer may set of the flags (`FLAG_MASK`).
 const FLAGS: u64 = 0x5_4dd5;
 /// What debug register 6 holds where nothing was hit (`DR6_RESERVED`).
@@ -35,7 +38,7 @@ fn put(regs: &mut Regs, at: usize, value: u64) -> Result<()> {
     const EFLAGS: usize = index(offset_of!(Regs, eflags));
     const FS_BASE: usize = index(offset_of!(Regs, fs_base));
     const GS_BASE: usize = index(offset_of!(Regs, gs_base));
-    let mut words = regs.words();
+    let words: &mut Words = transmute_mut!(regs);
     words[at] = match at {
         CS | SS | DS | ES | FS | GS => {
             let selector = value & 0xffff;
@@ -50,25 +53,20 @@ fn put(regs: &mut Regs, at: usize, value: u64) -> Result<()> {
         FS_BASE | GS_BASE if value >= USER_MAX => return Err(EIO),
         _ => value,
     };
-    *regs = Regs::from_words(&words);
     Ok(())
 }
 
 impl Copy {
     /// The general registers as `struct user_regs_struct`.
     pub(super) fn general(&self) -> [u8; GENERAL] {
-        let mut out = [0; GENERAL];
-        for (to, w) in out.chunks_exact_mut(8).zip(self.regs.words()) {
-            to.copy_from_slice(&w.to_le_bytes());
-        }
-        out
+        transmute!(self.regs)
     }
 
     /// Sets as many as there are in `bytes`, up to the first that may not be set so.
     pub(super) fn set_general(&mut self, bytes: &[u8]) -> Result<()> {
-        for (at, w) in bytes.chunks_exact(8).take(REGS).enumerate() {
-            let value = u64::from_le_bytes(w.try_into().expect("8 bytes"));
-            put(&mut self.regs, at, value)?;
+        let (words, _) = bytes.as_chunks::<8>();
+        for (at, w) in words.iter().take(GENERAL / 8).enumerate() {
+            put(&mut self.regs, at, u64::from_le_bytes(*w))?;
             self.regs_changed = true;
         }
         Ok(())
@@ -80,7 +78,10 @@ impl Copy {
             return Err(EIO);
         }
         Ok(match at as usize {
-            r if r < GENERAL => self.regs.words()[r / 8],
+            r if r < GENERAL => {
+                let words: &Words = transmute_ref!(&self.regs);
+                words[r / 8]
+            }
             d if d as u64 == DEBUG + 6 * 8 => DR6,
             _ => 0,
         })
