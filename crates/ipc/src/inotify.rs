@@ -350,6 +350,9 @@ impl FileOps for Inotify {
             mask & Events::READABLE
         }
     }
+    fn signals_owner(&self) -> bool {
+        true
+    }
     fn wait_queue(&self) -> Option<&WaitQueue> {
         Some(&self.queue)
     }

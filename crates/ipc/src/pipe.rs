@@ -329,7 +329,7 @@ impl Pipe {
             s.write_opens += 1;
         }
         drop(s);
-        self.queue.notify(Events::READABLE | Events::WRITABLE);
+        self.queue.notify(OPENED);
         let end = PipeEnd {
             pipe: self.clone(),
             reads,
@@ -443,7 +443,7 @@ impl PipeEnd {
             s.write_opens += 1;
         }
         drop(s);
-        self.pipe.queue.notify(Events::READABLE | Events::WRITABLE);
+        self.pipe.queue.notify(OPENED);
         Ok(Arc::new(PipeEnd {
             pipe: self.pipe.clone(),
             reads,
@@ -497,6 +497,11 @@ impl PipeEnd {
         self.writes
     }
 }
+
+/// Those who wait for another end look again.
+const OPENED: Events = Events::READABLE
+    .union(Events::WRITABLE)
+    .union(Events::OPENED);
 
 /// Whether the caller has the capability that lifts a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -574,6 +579,9 @@ impl FileOps for PipeEnd {
         e & (mask | Events::ALWAYS)
     }
 
+    fn signals_owner(&self) -> bool {
+        true
+    }
     fn wait_queue(&self) -> Option<&WaitQueue> {
         Some(&self.pipe.queue)
     }

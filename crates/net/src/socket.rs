@@ -388,6 +388,9 @@ impl FileOps for Socket {
     fn can_splice(&self) -> bool {
         true
     }
+    fn signals_owner(&self) -> bool {
+        true
+    }
     fn wait_queue(&self) -> Option<&WaitQueue> {
         Some(&self.common.queue)
     }

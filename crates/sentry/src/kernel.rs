@@ -38,6 +38,8 @@ pub struct Kernel {
     /// A lock for each bucket; two are taken by address.
     pub futexes: futex::Table,
     pub timers: Arc<TimerService>,
+    /// Signals owners of files. Has a lock of its own, a leaf.
+    pub sigio: crate::task::sigio::Service,
     /// Looks at CPU clocks alone: see [`crate::task::cpu_timers`].
     pub cpu_timers: Arc<TimerService>,
     /// The initial namespaces.
@@ -141,6 +143,7 @@ impl Kernel {
             births: RwLock::default(),
             futexes: futex::Table::new(),
             timers: p.timers,
+            sigio: crate::task::sigio::Service::default(),
             cpu_timers: TimerService::new(),
             initial,
             cgroups,

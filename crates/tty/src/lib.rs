@@ -32,6 +32,13 @@ use abi::Signal;
 use std::any::Any;
 use std::sync::Arc;
 
+/// The terminal of which an open file is a side.
+#[must_use]
+pub fn of(f: &vfs::File) -> Option<&Arc<Pty>> {
+    let master = f.ops::<Master>().map(Master::pty);
+    master.or_else(|| f.ops::<Slave>().map(Slave::pty))
+}
+
 /// What a terminal needs to know about a caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Process {

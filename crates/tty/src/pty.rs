@@ -387,6 +387,9 @@ impl FileOps for Master {
     fn can_splice(&self) -> bool {
         true
     }
+    fn signals_owner(&self) -> bool {
+        true
+    }
     fn wait_queue(&self) -> Option<&WaitQueue> {
         Some(&self.pty.master_queue)
     }
@@ -609,6 +612,9 @@ impl FileOps for Slave {
         e & (mask | Events::ALWAYS)
     }
     fn can_splice(&self) -> bool {
+        true
+    }
+    fn signals_owner(&self) -> bool {
         true
     }
     fn wait_queue(&self) -> Option<&WaitQueue> {

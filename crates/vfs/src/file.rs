@@ -127,6 +127,11 @@ pub trait FileOps: Any + Send + Sync {
     fn wait_queue(&self) -> Option<&WaitQueue> {
         None
     }
+    /// Whether O_ASYNC has an effect: its owner is signalled when it becomes ready
+    /// (`f_op->fasync`).
+    fn signals_owner(&self) -> bool {
+        false
+    }
     /// `ioctl(2)` that this kind of file knows; `mem` reaches the caller's memory.
     fn ioctl(&self, _file: &File, _cx: &dyn IoctlContext, _cmd: u32, _arg: u64) -> Result<u64> {
         Err(ENOTTY)
@@ -199,9 +204,8 @@ pub struct File {
     pub path: Option<crate::Path>,
     /// Credentials of the opener. Immutable.
     pub cred: Arc<Credentials>,
-    /// `fcntl(F_SETOWN)`: positive a process, negative a process group, and the signal (F_SETSIG).
-    /// A leaf.
-    pub owner: Mutex<(i32, i32)>,
+    /// Whom it signals.
+    pub sigio: crate::sigio::Sigio,
     /// A number of its own, for epoll and locks' owners. Immutable.
     pub id: u64,
     /// Whether it is counted as a writer of its inode. Set before anybody else has the file.
@@ -225,7 +229,7 @@ pub trait ReleaseListener: Send + Sync {
 }
 
 /// Flags that `fcntl(F_SETFL)` may change.
-pub const SETFL_MASK: u32 = O_APPEND | O_NONBLOCK | O_ASYNC | O_DIRECT | O_NOATIME;
+pub const SETFL_MASK: u32 = O_APPEND | O_NONBLOCK | O_DIRECT | O_NOATIME;
 pub use abi::linux::{
     O_ACCMODE, O_APPEND, O_CLOEXEC, O_CREAT, O_DIRECT, O_DIRECTORY, O_EXCL, O_LARGEFILE, O_NOATIME,
     O_NOCTTY, O_NOFOLLOW, O_NONBLOCK, O_PATH, O_RDONLY, O_RDWR, O_SYNC, O_TMPFILE, O_TRUNC,
@@ -264,7 +268,7 @@ impl File {
             pos: Mutex::new(0),
             path,
             cred,
-            owner: Mutex::new((0, 0)),
+            sigio: crate::sigio::Sigio::default(),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             writer: AtomicBool::new(false),
             _host: host,
@@ -304,6 +308,13 @@ impl File {
         self.flags
             .store((old & !SETFL_MASK) | (new & SETFL_MASK), Ordering::Relaxed);
         self.ops.flags_changed(self, old);
+    }
+    /// Sets or clears `O_ASYNC`, which is no business of `ops`.
+    pub(crate) fn set_async_flag(&self, on: bool) {
+        match on {
+            true => self.flags.fetch_or(O_ASYNC, Ordering::Relaxed),
+            false => self.flags.fetch_and(!O_ASYNC, Ordering::Relaxed),
+        };
     }
     #[must_use]
     pub fn nonblocking(&self) -> bool {
@@ -479,6 +490,9 @@ impl Drop for File {
         }
         crate::locks::release_file(self);
         self.closed();
+        if self.flags() & O_ASYNC != 0 {
+            self.set_watch(None);
+        }
         if *self.writer.get_mut()
             && let Some(Ok(inode)) = self.path.as_ref().map(crate::Path::inode)
         {

@@ -9,6 +9,7 @@
 //! call back into the object from `notify`.
 #![forbid(unsafe_code)]
 
+pub mod later;
 pub mod lead;
 pub mod offer;
 mod parker;
@@ -38,6 +39,8 @@ bitflags::bitflags! {
         const WRBAND = 0x200;
         const MSG = 0x400;
         const RDHUP = 0x2000;
+        /// Not poll(2)'s: an end was opened, which makes nothing ready.
+        const OPENED = 0x0800_0000;
         const _ = !0;
     }
 }
@@ -234,6 +237,7 @@ pub fn retry_until<T>(
         if deadline.is_some_and(|d| Instant::now() >= d) {
             break Err(errno::ETIMEDOUT);
         }
+        let _away = later::Away::begin();
         parker.park(deadline);
     };
     for (q, t) in tickets {

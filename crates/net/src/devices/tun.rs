@@ -317,6 +317,9 @@ impl FileOps for TunFile {
         e & (mask | Events::ALWAYS)
     }
 
+    fn signals_owner(&self) -> bool {
+        true
+    }
     fn wait_queue(&self) -> Option<&WaitQueue> {
         Some(&self.shared.queue)
     }

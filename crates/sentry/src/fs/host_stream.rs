@@ -195,6 +195,9 @@ impl FileOps for HostStream {
         }
         r
     }
+    fn signals_owner(&self) -> bool {
+        self.kind == Kind::Stream
+    }
     fn wait_queue(&self) -> Option<&WaitQueue> {
         (self.kind == Kind::Stream).then_some(&self.shared.queue)
     }

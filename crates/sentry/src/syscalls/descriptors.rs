@@ -9,9 +9,10 @@ use abi::linux::{F_UNLCK, FD_CLOEXEC, O_NOATIME, O_NONBLOCK, O_PATH};
 use abi::{Result, Va};
 use std::sync::Arc;
 use vfs::fd_table::CloseOnExec;
-use vfs::file::{File, FileOps};
+use vfs::file::{File, FileOps, O_ASYNC};
 use vfs::fs::tmpfs;
 use vfs::ops::Wait;
+use vfs::sigio::OwnerKind;
 
 flags! {
     /// Of close_range(2).
@@ -104,21 +105,26 @@ fn dup3(cx: &mut Context, old: Fd, new: Fd, flags: CloexecFlag) -> SysResult {
     Ok(new.0 as usize)
 }
 
-/// The owner that a number means: a process, or negative a process group. `ESRCH` for one that is
-/// not to be seen.
-pub(super) fn owner_id(cx: &Context, n: i32) -> Result<i32> {
-    let id = cx.id_of(n.checked_abs().ok_or(EINVAL)?);
-    match n {
-        0 => Ok(0),
-        1.. => id,
-        _ => Ok(-id?),
-    }
+/// Makes a file's owner whom a number means: a process, or negative a process group; 0 nobody
+/// (`f_setown`). `ESRCH` for one that is not to be seen.
+pub(super) fn set_owner(cx: &Context, f: &File, n: i32) -> Result<()> {
+    let kind = match n {
+        0.. => OwnerKind::Process,
+        _ => OwnerKind::Group,
+    };
+    let number = n.checked_abs().ok_or(EINVAL)?;
+    f.sigio.set_owner(cx.owner_of(kind, number)?);
+    Ok(())
 }
 
 /// The other way round; 0 where it is not to be seen.
-pub(super) fn owner_number(cx: &Context, id: i32) -> i32 {
-    let n = cx.number_of(id.saturating_abs());
-    if id < 0 { -n } else { n }
+pub(super) fn owner_number(cx: &Context, f: &File) -> i32 {
+    let owner = f.sigio.owner();
+    let n = cx.owner_number(owner);
+    match owner.kind {
+        OwnerKind::Group => -n,
+        OwnerKind::Thread | OwnerKind::Process => n,
+    }
 }
 
 named! {
@@ -249,31 +255,31 @@ fn fcntl(cx: &mut Context, fd: Fd, op: FcntlOp, arg: Bits) -> SysResult {
         FcntlCmd::GetFd => return Ok((files.cloexec(fd.0)? == CloseOnExec::Yes).into()),
         FcntlCmd::SetFd(close) => files.set_cloexec(fd.0, close)?,
         FcntlCmd::GetFlags => return Ok(f.flags_told() as usize),
-        FcntlCmd::SetFlags(new) => set_flags(cx, &f, new)?,
+        FcntlCmd::SetFlags(new) => set_flags(cx, fd, &f, new)?,
         FcntlCmd::Lock(cmd) => fcntl_lock(cx, fd, &f, cmd)?,
-        FcntlCmd::SetOwner(n) => set_owner(&f, owner_id(cx, n)?),
-        FcntlCmd::GetOwner => {
-            let owner = f.owner.lock().0;
-            return Ok(owner_number(cx, owner) as usize);
-        }
+        FcntlCmd::SetOwner(n) => set_owner(cx, &f, n)?,
+        FcntlCmd::GetOwner => return Ok(owner_number(cx, &f) as usize),
         FcntlCmd::SetOwnerEx(from) => {
-            let n = match from.read(&cx.mm())? {
-                [F_OWNER_TID | F_OWNER_PID, pid] => pid,
-                [F_OWNER_PGRP, pgid] => pgid.checked_neg().ok_or(EINVAL)?,
+            let [kind, number] = from.read(&cx.mm())?;
+            let kind = match kind {
+                F_OWNER_TID => OwnerKind::Thread,
+                F_OWNER_PID => OwnerKind::Process,
+                F_OWNER_PGRP => OwnerKind::Group,
                 _ => return Err(EINVAL),
             };
-            set_owner(&f, owner_id(cx, n)?);
+            f.sigio.set_owner(cx.owner_of(kind, number)?);
         }
         FcntlCmd::GetOwnerEx(out) => {
-            let owner = f.owner.lock().0;
-            let pair = match owner_number(cx, owner) {
-                n if n < 0 => [F_OWNER_PGRP, -n],
-                n => [F_OWNER_PID, n],
+            let owner = f.sigio.owner();
+            let kind = match owner.kind {
+                OwnerKind::Thread => F_OWNER_TID,
+                OwnerKind::Process => F_OWNER_PID,
+                OwnerKind::Group => F_OWNER_PGRP,
             };
-            out.write(&cx.mm(), &pair)?;
+            out.write(&cx.mm(), &[kind, cx.owner_number(owner)])?;
         }
-        FcntlCmd::SetSignal(signal) => f.owner.lock().1 = signal,
-        FcntlCmd::GetSignal => return Ok(f.owner.lock().1 as usize),
+        FcntlCmd::SetSignal(signal) => f.sigio.set_signal(signal),
+        FcntlCmd::GetSignal => return Ok(f.sigio.signal() as usize),
         FcntlCmd::SetPipeSize(size) => return set_pipe_size(cx, &f, size),
         FcntlCmd::GetPipeSize => {
             let pipe = f.ops::<ipc::pipe::PipeEnd>().ok_or(EBADF)?;
@@ -292,19 +298,18 @@ const F_OWNER_PID: i32 = abi::linux::F_OWNER_PID as i32;
 const F_OWNER_PGRP: i32 = abi::linux::F_OWNER_PGRP as i32;
 
 /// `F_SETFL`. Append-only files are not kept.
-fn set_flags(cx: &Context, f: &File, new: u32) -> Result<()> {
+fn set_flags(cx: &Context, fd: Fd, f: &Arc<File>, new: u32) -> Result<()> {
     if new & O_NOATIME & !f.flags() != 0
         && let Some(p) = &f.path
         && !vfs::mode::owner_or_capable(p.inode()?.perm()?, &cx.cred())
     {
         return Err(EPERM);
     }
+    if (new ^ f.flags()) & O_ASYNC != 0 && f.ops.signals_owner() {
+        cx.set_async(f, fd.0, new & O_ASYNC != 0);
+    }
     f.set_flags(new);
     Ok(())
-}
-
-fn set_owner(f: &File, owner: i32) {
-    f.owner.lock().0 = owner;
 }
 
 fn set_pipe_size(cx: &Context, f: &File, size: u32) -> SysResult {
@@ -336,7 +341,7 @@ calls! {
     close,
     dup,
     dup2,
-    fcntl: "no leases, no dnotify, no SIGIO",
+    fcntl: "no leases, no dnotify",
     dup3,
     memfd_create,
     close_range,

@@ -2,7 +2,7 @@
 
 use super::SysResult;
 use super::args::*;
-use super::descriptors::{owner_id, owner_number};
+use super::descriptors::{owner_number, set_owner};
 use super::io::blocking;
 use crate::task::Context;
 use abi::errno::*;
@@ -11,7 +11,7 @@ use abi::{Result, Va};
 use std::any::Any;
 use std::sync::Arc;
 use vfs::fd_table::CloseOnExec;
-use vfs::file::{File, IoctlContext};
+use vfs::file::{File, IoctlContext, O_ASYNC};
 use vfs::mode::FileType;
 use wait::Events;
 
@@ -96,14 +96,12 @@ fn of_any_file(
         IoctlCmd::FIONCLEX => cx.files().set_cloexec(fd.0, CloseOnExec::No)?,
         IoctlCmd::FIOCLEX => cx.files().set_cloexec(fd.0, CloseOnExec::Yes)?,
         IoctlCmd::FIONBIO => set_flag(f, O_NONBLOCK, cx.mm().read_obj(arg)?),
-        IoctlCmd::FIOASYNC => set_flag(f, vfs::file::O_ASYNC, cx.mm().read_obj(arg)?),
+        IoctlCmd::FIOASYNC => set_async(cx, fd, f, cx.mm().read_obj(arg)?)?,
         IoctlCmd::FIOSETOWN | IoctlCmd::SIOCSPGRP if is_socket() => {
-            let owner = owner_id(cx, cx.mm().read_obj(arg)?)?;
-            f.owner.lock().0 = owner;
+            set_owner(cx, f, cx.mm().read_obj(arg)?)?;
         }
         IoctlCmd::FIOGETOWN | IoctlCmd::SIOCGPGRP if is_socket() => {
-            let owner = f.owner.lock().0;
-            cx.mm().write_obj(arg, &owner_number(cx, owner))?;
+            cx.mm().write_obj(arg, &owner_number(cx, f))?;
         }
         IoctlCmd::TIOCGPTPEER => {
             let master = f.ops::<tty::Master>();
@@ -112,6 +110,18 @@ fn of_any_file(
         _ => return Ok(None),
     }
     Ok(Some(0))
+}
+
+/// `FIOASYNC` (`ioctl_fioasync`): `ENOTTY` where it would change what has no effect.
+fn set_async(cx: &Context, fd: Fd, f: &Arc<File>, on: i32) -> Result<()> {
+    if (f.flags() & O_ASYNC != 0) == (on != 0) {
+        return Ok(());
+    }
+    if !f.ops.signals_owner() {
+        return Err(ENOTTY);
+    }
+    cx.set_async(f, fd.0, on != 0);
+    Ok(())
 }
 
 /// Sets a flag of the open file to what the application's `int` says.

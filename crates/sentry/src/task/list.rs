@@ -190,7 +190,9 @@ impl TaskList {
         }
         Ok(p)
     }
-    fn is_used(&self, id: i32) -> bool {
+    /// Whether an id is a task's, a group's or a session's.
+    #[must_use]
+    pub fn is_used(&self, id: i32) -> bool {
         self.tasks.contains_key(&id)
             || self.processes.contains_key(&id)
             || self.group_exists(id)

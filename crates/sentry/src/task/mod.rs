@@ -36,6 +36,7 @@ pub mod pidfd;
 pub mod quota;
 pub mod run;
 pub mod seccomp;
+pub mod sigio;
 pub mod signal;
 pub mod signalfd;
 pub mod threads;

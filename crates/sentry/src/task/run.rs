@@ -17,7 +17,7 @@ use platform::{AppThread, Event, Regs, SpaceEnd};
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use wait::wakes;
+use wait::{later, wakes};
 
 /// What only the task's own host thread touches.
 pub struct Context {
@@ -187,6 +187,7 @@ pub fn run(mut cx: Context) {
     let parker = cx.parker.clone();
     parker.begins();
     let mut lanes = Lanes::default();
+    let bounded = later::Bounded::by(cx.task.clone());
     while boundary(&mut cx, &mut lanes) == Flow::Go {
         let Some(event) = enter_app(&mut cx, &mut lanes) else {
             continue;
@@ -214,7 +215,7 @@ pub fn run(mut cx: Context) {
             }
         }
     }
-    drop(lanes);
+    drop((lanes, bounded));
     super::exit::finish(cx);
     parker.ends();
 }
@@ -246,7 +247,7 @@ pub(super) fn end_lost(cx: &Context) {
 fn enter_app(cx: &mut Context, lanes: &mut Lanes) -> Option<Event> {
     lanes.before(cx);
     let t = &cx.task;
-    let has_work = || t.has_work() || t.cpu.look.load(Ordering::SeqCst);
+    let has_work = || t.has_work() || t.cpu.look.load(Ordering::SeqCst) || later::is_due();
     if !notice::enter(&t.in_app, &t.attention, has_work) {
         return None;
     }
@@ -445,6 +446,7 @@ fn boundary(cx: &mut Context, lanes: &mut Lanes) -> Flow {
         }
         look = true;
         lanes.wake();
+        later::run();
         if cx.cpu.look.swap(false, Ordering::SeqCst) {
             super::cpu_timers::look(cx);
         }

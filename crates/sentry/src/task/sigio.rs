@@ -1,0 +1,284 @@
+//! Signals of files that became ready: `fcntl(2)`'s O_ASYNC, F_SETOWN and F_SETSIG (`fs/fcntl.c`).
+//!
+//! An [`Async`] listens on its file's wait queue, where it only notes what it was told. The signal
+//! is sent when the thread that told it holds no lock ([`wait::later`]): at that task's boundary,
+//! or by a service thread.
+
+use super::{Context, Task};
+use crate::Kernel;
+use abi::errno::ESRCH;
+use abi::signal::{SI_KERNEL, SIGBUS, SIGCHLD, SIGFPE, SIGILL, SIGIO, SIGSEGV, SIGSYS, SIGTRAP};
+use abi::{Result, SigInfo, Signal};
+use ipc::pipe::PipeEnd;
+use parking_lot::Mutex;
+use smallvec::{SmallVec, smallvec};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Weak};
+use vfs::File;
+use vfs::sigio::{Owner, OwnerKind};
+use wait::later::{self, Boundary, Later};
+use wait::{Events, Listener};
+
+/// Why a file's owner is signalled: `si_code` and `si_band` (`band_table`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Reason {
+    code: i32,
+    band: Events,
+}
+
+const IN: Reason = Reason {
+    code: 1,
+    band: Events::READABLE,
+};
+const OUT: Reason = Reason {
+    code: 2,
+    band: Events::WRITABLE.union(Events::WRBAND),
+};
+const ERR: Reason = Reason {
+    code: 4,
+    band: Events::ERR,
+};
+const PRI: Reason = Reason {
+    code: 5,
+    band: Events::PRI.union(Events::RDBAND),
+};
+const HUP: Reason = Reason {
+    code: 6,
+    band: Events::HUP.union(Events::ERR),
+};
+
+/// For signals whose codes mean something else.
+const SI_SIGIO: i32 = -5;
+const OWN_CODES: [Signal; 7] = [SIGILL, SIGFPE, SIGSEGV, SIGBUS, SIGTRAP, SIGCHLD, SIGSYS];
+
+/// An open file with O_ASYNC.
+struct Async {
+    me: Weak<Async>,
+    kernel: Weak<Kernel>,
+    file: Weak<File>,
+    /// As which it was set.
+    fd: i32,
+    /// What came and was not sent yet. Where it is not empty, somebody is to send it.
+    came: AtomicU32,
+    /// The end of data was told.
+    ended: AtomicBool,
+}
+
+impl Listener for Async {
+    fn notify(&self, events: Events) {
+        if events.contains(Events::OPENED) {
+            return;
+        }
+        if self.came.fetch_or(events.bits(), Ordering::SeqCst) == 0
+            && let Some(me) = self.me.upgrade()
+        {
+            later::put(me);
+        }
+    }
+}
+
+impl Later for Async {
+    fn run(&self) {
+        let came = Events::from_bits_retain(self.came.swap(0, Ordering::SeqCst));
+        let Some((k, f)) = self.kernel.upgrade().zip(self.file.upgrade()) else {
+            return;
+        };
+        let owner = f.sigio.owner();
+        if owner.id == 0 {
+            return;
+        }
+        for why in self.reasons(&f, came) {
+            k.signal_owner(&owner, f.sigio.signal(), why, self.fd);
+        }
+    }
+    fn elsewhere(self: Arc<Self>) {
+        if let Some(k) = self.kernel.upgrade() {
+            k.sigio.send(self);
+        }
+    }
+}
+
+impl Async {
+    /// What Linux says of it. A pipe's ends know only their own direction; of the others an end
+    /// that hung up has nothing else to tell.
+    fn reasons(&self, f: &File, came: Events) -> SmallVec<[Reason; 3]> {
+        let has = |e| came.intersects(e);
+        if f.ops::<PipeEnd>().is_some() {
+            let reads = f.readable() && has(Events::READABLE | Events::HUP);
+            let writes = f.writable() && has(Events::WRITABLE | Events::ERR);
+            let all = [reads.then_some(IN), writes.then_some(OUT)];
+            return all.into_iter().flatten().collect();
+        }
+        let now = f.poll(Events::all());
+        for (event, why) in [(Events::HUP, HUP), (Events::ERR, ERR)] {
+            if has(event) && now.contains(event) {
+                return smallvec![why];
+            }
+        }
+        // The other end went, in one direction or both; here only the end of data is seen.
+        let went = has(Events::HUP | Events::RDHUP);
+        let again = went && self.ended.swap(true, Ordering::SeqCst);
+        let all = [
+            (has(Events::READABLE) && !again).then_some(IN),
+            (has(Events::WRITABLE) && !went).then_some(OUT),
+            has(Events::PRI).then_some(PRI),
+        ];
+        all.into_iter().flatten().collect()
+    }
+}
+
+/// Whether who made it the owner may signal it (`sigio_perm`).
+fn may_signal(o: &Owner, t: &Task) -> bool {
+    let c = t.cred();
+    o.euid == 0 || [o.euid, o.uid].iter().any(|u| [c.suid, c.uid].contains(u))
+}
+
+fn info(signal: Signal, why: Reason, fd: i32) -> SigInfo {
+    let code = match OWN_CODES.contains(&signal) {
+        true => SI_SIGIO,
+        false => why.code,
+    };
+    let mut i = SigInfo::new(signal, code);
+    (i.fields[0], i.fields[1]) = (why.band.bits().into(), fd as u32 as u64);
+    i
+}
+
+impl Kernel {
+    /// `send_sigio`.
+    fn signal_owner(&self, o: &Owner, signal: i32, why: Reason, fd: i32) {
+        let plain = SigInfo::new(SIGIO, SI_KERNEL);
+        // Where it cannot be queued, what needs no place (`send_sigio_to_task`).
+        let told = Signal::new(signal).map(|s| info(s, why, fd));
+        let send = |to: &dyn Fn(SigInfo) -> Result<()>| {
+            if told.is_none_or(|i| to(i).is_err()) {
+                let _ = to(plain);
+            }
+        };
+        match o.kind {
+            OwnerKind::Thread => {
+                let t = self.tasks.lock().task(o.id);
+                if let Some(t) = t.filter(|t| may_signal(o, t)) {
+                    send(&|i| self.send_to_task(&t, i));
+                }
+            }
+            OwnerKind::Process => {
+                let g = self.tasks.lock().group(o.id);
+                let Some(g) = g else { return };
+                if self.owner_may_signal(o, o.id) {
+                    send(&|i| self.send_to_group(&g, i));
+                }
+            }
+            OwnerKind::Group => self.send_to_all(
+                |l| l.group_members(o.id),
+                |g| {
+                    if self.owner_may_signal(o, g.tgid) {
+                        send(&|i| self.send_to_group(g, i));
+                    }
+                },
+            ),
+        }
+    }
+
+    fn owner_may_signal(&self, o: &Owner, tgid: i32) -> bool {
+        let main = self.tasks.lock().some_thread(tgid);
+        main.is_some_and(|t| may_signal(o, &t))
+    }
+}
+
+/// Who sends what no task does: a thread from the first on.
+#[derive(Default)]
+pub struct Service(Mutex<Option<Sender<Arc<Async>>>>);
+
+impl Service {
+    fn send(&self, a: Arc<Async>) {
+        let mut service = self.0.lock();
+        if service.is_none() {
+            *service = start();
+        }
+        match &*service {
+            Some(s) => drop(s.send(a)),
+            // It is lost; what comes next tries again.
+            None => a.came.store(0, Ordering::SeqCst),
+        }
+    }
+}
+
+/// `None` where the host gives no thread.
+fn start() -> Option<Sender<Arc<Async>>> {
+    const STACK: usize = 256 << 10;
+    let (sender, todo) = channel::<Arc<Async>>();
+    let made = std::thread::Builder::new()
+        .name("sigio".into())
+        .stack_size(STACK)
+        .spawn(move || todo.iter().for_each(|a| a.run()));
+    made.ok().map(|_| sender)
+}
+
+impl Boundary for Task {
+    fn ask(&self) {
+        self.attention.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Context {
+    /// The caller as the owner of files of its own.
+    pub fn as_owner(&self, kind: OwnerKind, id: i32) -> Owner {
+        let c = self.cred();
+        Owner {
+            kind,
+            id,
+            uid: c.uid,
+            euid: c.euid,
+        }
+    }
+
+    /// F_SETOWN_EX: `ESRCH` where nobody has the number. 0 is nobody's.
+    pub fn owner_of(&self, kind: OwnerKind, number: i32) -> Result<Owner> {
+        if number == 0 {
+            return Ok(self.as_owner(kind, 0));
+        }
+        let id = self.id_of(number)?;
+        let l = self.kernel.tasks.lock();
+        let used = l.is_used(id);
+        drop(l);
+        used.then(|| self.as_owner(kind, id)).ok_or(ESRCH)
+    }
+
+    /// The number of a file's owner, as the caller sees it; 0 where it is no more, or not to be
+    /// seen.
+    #[must_use]
+    pub fn owner_number(&self, o: Owner) -> i32 {
+        let there = {
+            let l = self.kernel.tasks.lock();
+            match o.kind {
+                OwnerKind::Thread => l.task(o.id).is_some(),
+                OwnerKind::Process => l.process(o.id).is_some(),
+                OwnerKind::Group => l.group_exists(o.id),
+            }
+        };
+        if there { self.number_of(o.id) } else { 0 }
+    }
+
+    /// O_ASYNC is set, or taken back (`fasync`).
+    pub fn set_async(&self, f: &Arc<File>, fd: i32, on: bool) {
+        if !on {
+            return f.set_watch(None);
+        }
+        if let Some(tty) = tty::of(f) {
+            // Who reads it is told, unless another was said.
+            f.sigio.set_owner_if_none(match tty.foreground() {
+                Some(group) => self.as_owner(OwnerKind::Group, group),
+                None => self.as_owner(OwnerKind::Process, self.group.tgid),
+            });
+        }
+        f.set_watch(Some(Arc::new_cyclic(|me| Async {
+            me: me.clone(),
+            kernel: Arc::downgrade(&self.kernel),
+            file: Arc::downgrade(f),
+            fd,
+            came: AtomicU32::new(0),
+            ended: AtomicBool::new(false),
+        })));
+    }
+}
