@@ -109,6 +109,7 @@ const struct call calls[] = {
     C(signalfd, 3, SIGFD, F(SIGFD), S(S_SIGSET), ONE(8, 8, 0)), C(signalfd4, 3, SIGFD, F(SIGFD), S(S_SIGSET), ONE(8, 8, 0), BITS(0, 04000, 02000000)), C(inotify_init, 3, INOTIFY),
     C(inotify_init1, 3, INOTIFY, BITS(0, 04000, 02000000)), C(inotify_add_watch, 8, GIVES(WATCH), F(INOTIFY), P, BITS(0xfff, 1, 2, 4, 8, 0x10, 0x100, 0x200, 0x400, 0x01000000, 0x02000000, 0x10000000, 0x20000000, 0x80000000)),
     C(inotify_rm_watch, 4, OUT, F(INOTIFY), I(WATCH)), C(memfd_create, 4, MEMFD, N_, BITS(0, 1, 2, 4, 8, 16)), C(pidfd_open, 4, PIDFD, PID_, BITS(0, 04000, 0200)),
+    C(process_madvise, 4, OUT, F(PIDFD), S(S_IOV), ONE(0, 1, 2, 3, 8, 1024, 1025), ONE(3, 4, 8, 20, 21, 25, 100), BITS(0, 0, 1)), C(process_mrelease, 2, OUT, F(PIDFD), BITS(0, 0, 1)),
     C(pidfd_getfd, 4, ANY, F(PIDFD), FDANY, BITS(0, 0, 1)), C(pidfd_send_signal, 4, OUT, F(PIDFD), SIG_, S(S_SIGINFO), BITS(0, 0, 1, 2, 4)),
     // Memory.
     C(mmap, 12, GIVES(MAPPING), ADDR_, ML, PROT, MAP_FLAGS, FDANY, OFF), C(mprotect, 8, OUT, ADDR_, ML, PROT), C(munmap, 6, OUT, ADDR_, ML), C(brk, 1, OUT, ADDR_),
@@ -131,12 +132,15 @@ const struct call calls[] = {
     C(set_robust_list, 1, OUT, S(S_BYTES), ONE(24, 24, 0)), C(get_robust_list, 2, OUT, TID_, B, S(S_LEN)), C(restart_syscall, 2, OUT), C(getcpu, 3, OUT, W, W, ADDR_), C(sched_yield, 6, OUT),
     C(unshare, 2, OUT, NS_FLAGS), C(setns, 3, OUT, F(NS), NS_FLAGS), C(prctl, 6, OUT, PRCTL, NUM_, B, NUM_, NUM_), C(arch_prctl, 1, OUT, ONE(0x1001, 0x1003, 0x1004, 0x1011, 0x1012, 0x3001, 0x5001), B), C(personality, 2, OUT, ONE(0, -1ul, 0x40000, 8, 0x20000, 0x400000, 0x4000000, 0x6400008)),
     C(seccomp, 1, OUT, ONE(1, 1, 2, 3, 0), BITS(0, 1, 2, 4, 8, 16, 32), S(S_FPROG)), C(futex, 12, OUT, W, FUTEX_OPS, INT_, TS, W, NUM_),
+    C(futex_waitv, 4, OUT, B, ONE(0, 1, 2, 3, 8, 128, 129), BITS(0, 0, 1), TS, CLOCK), X(454, futex_wake, 4, OUT, W, INT_, NUM_, BITS(0, 2, 2, 128)),
+    X(455, futex_wait, 4, OUT, W, INT_, INT_, BITS(0, 2, 2, 128), TS, CLOCK), X(456, futex_requeue, 4, OUT, B, BITS(0, 0, 1), NUM_, NUM_),
     // Credentials.
     C(getuid, 3, OUT), C(getgid, 2, OUT), C(geteuid, 2, OUT), C(getegid, 2, OUT), C(setuid, 1, OUT, UID_), C(setgid, 1, OUT, UID_), C(setreuid, 1, OUT, UID_, UID_), C(setregid, 1, OUT, UID_, UID_), C(setresuid, 1, OUT, UID_, UID_, UID_),
     C(setresgid, 1, OUT, UID_, UID_, UID_), C(getresuid, 2, OUT, W, W, W), C(getresgid, 2, OUT, W, W, W), C(setfsuid, 1, OUT, UID_), C(setfsgid, 1, OUT, UID_), C(getgroups, 2, OUT, INT_, B), C(setgroups, 1, OUT, INT_, B),
     C(capget, 3, OUT, S(S_CAPHEAD), S(S_CAPS)), C(capset, 1, OUT, S(S_CAPHEAD), S(S_CAPS)),
     // Limits, time, the system.
     C(getrlimit, 3, OUT, INT_, B), C(setrlimit, 2, OUT, ONE(0, 2, 4, 8, 10, 11, 12, 13, 14, 15, 16), S(S_RLIMIT)), C(prlimit64, 3, OUT, PID_, ONE(0, 2, 4, 8, 10, 11, 12, 13, 14, 15, 16), S(S_RLIMIT), B), C(getrusage, 3, OUT, ONE(0, 1, -1ul, 2), B),
+    C(syslog, 3, OUT, ONE(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11), B, L), C(ustat, 2, OUT, NUM_, B), C(sysfs, 2, OUT, ONE(0, 1, 2, 3, 4), B, B),
     C(times, 2, OUT, B), C(sysinfo, 2, OUT, B), C(uname, 2, OUT, B), C(sethostname, 2, OUT, B, L), C(setdomainname, 2, OUT, B, L), C(getrandom, 4, OUT, B, L, BITS(0, 1, 2, 4)), C(gettimeofday, 3, OUT, B, B), C(time, 3, OUT, W),
     C(nanosleep, 3, OUT, TS, B), C(clock_nanosleep, 3, OUT, CLOCK, BITS(0, 0, 1), TS, B), C(clock_gettime, 4, OUT, CLOCK, B), C(clock_getres, 3, OUT, CLOCK, B), C(clock_settime, 2, OUT, CLOCK, TS), C(adjtimex, 2, OUT, B),
     C(getitimer, 2, OUT, ONE(0, 1, 2, 3), B), C(setitimer, 3, OUT, ONE(0, 1, 2, 3), S(S_ITIMERVAL), B), C(alarm, 2, OUT, ONE(0, 1)), C(timer_create, 5, OUT, CLOCK, S(S_SIGEVENT), S(S_LEN)), C(timer_settime, 6, OUT, INT_, BITS(0, 1), S(S_ITIMERSPEC), B),
@@ -159,6 +163,6 @@ const struct call calls[] = {
     C(ptrace, 6, OUT, PTRACE_REQ, PID_, PTRACE_ADDR, PTRACE_DATA),
     // What is not implemented, or is no call.
     C(io_uring_setup, 1, OUT, INT_, B), C(bpf, 1, OUT, INT_, B, L), C(userfaultfd, 1, OUT, INT_), C(perf_event_open, 1, OUT, B, PID_, INT_, FDANY, INT_),
-    C(keyctl, 1, OUT, INT_, NUM_, B, L, NUM_), C(name_to_handle_at, 1, OUT, AT, P, B, W, INT_), C(io_setup, 1, OUT, INT_, W), C(rseq, 1, OUT, B, INT_, INT_, INT_), C(kcmp, 1, OUT, PID_, PID_, INT_, FDANY, FDANY), X(469, no_call, 1, OUT, NUM_, NUM_, NUM_, NUM_, NUM_, NUM_),
+    C(keyctl, 1, OUT, INT_, NUM_, B, L, NUM_), C(name_to_handle_at, 1, OUT, AT, P, B, W, INT_), C(io_setup, 1, OUT, INT_, W), C(rseq, 1, OUT, B, INT_, INT_, INT_), C(kcmp, 4, OUT, PID_, PID_, ONE(0, 1, 2, 3, 4, 5, 6, 7, 8), FDANY, FDANY), X(469, no_call, 1, OUT, NUM_, NUM_, NUM_, NUM_, NUM_, NUM_),
 };
 const int call_count = sizeof calls / sizeof *calls;

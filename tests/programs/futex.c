@@ -385,8 +385,236 @@ static void many(void)
 	T(s->n);
 }
 
+/* The calls of futex_waitv(2)'s family. */
+struct waitv {
+	uint64_t val, uaddr;
+	uint32_t flags, reserved;
+};
+#define U32 2
+#define OWN 128
+
+static long waitv(struct waitv *w, unsigned n, unsigned flags, struct timespec *t, int clock)
+{
+	return syscall(449, w, n, flags, t, clock);
+}
+static long wake2(int *a, unsigned long mask, int n, unsigned flags)
+{
+	return syscall(454, a, mask, n, flags);
+}
+static long wait2(int *a, unsigned long val, unsigned long mask, unsigned flags, struct timespec *t, int clock)
+{
+	return syscall(455, a, val, mask, flags, t, clock);
+}
+static long requeue2(struct waitv *w, unsigned flags, int wake, int move)
+{
+	return syscall(456, w, flags, wake, move);
+}
+static struct timespec soon(int clock, int after)
+{
+	struct timespec t;
+	clock_gettime(clock, &t);
+	t.tv_nsec += after * 1000000L;
+	t.tv_sec += t.tv_nsec / 1000000000;
+	t.tv_nsec %= 1000000000;
+	return t;
+}
+
+static int words[130];
+struct many {
+	struct waitv w[128];
+	unsigned n;
+	volatile int started;
+	volatile long result;
+	volatile int error;
+};
+static void *wait_many(void *p)
+{
+	struct many *m = p;
+	m->started = 1;
+	m->result = waitv(m->w, m->n, 0, NULL, 0);
+	m->error = errno;
+	return NULL;
+}
+static pthread_t start_many(struct many *m, unsigned n)
+{
+	pthread_t t;
+	m->n = n, m->started = 0, m->result = -7;
+	for (unsigned i = 0; i < n; i++)
+		m->w[i] = (struct waitv){ 0, (uintptr_t)(words + i), U32 | OWN, 0 };
+	pthread_create(&t, NULL, wait_many, m);
+	while (!m->started)
+		sched_yield();
+	ms(20);
+	return t;
+}
+
+static void vectors(void)
+{
+	static struct many m;
+	struct timespec t = { 0, 0 };
+	memset(words, 0, sizeof words);
+	T(waitv(NULL, 1, 0, NULL, 0));
+	T(waitv(m.w, 0, 0, NULL, 0));
+	T(waitv(m.w, 129, 0, NULL, 0));
+	T(waitv(m.w, 1, 1, NULL, 0));
+	T(waitv((void *)8, 1, 0, NULL, 0));
+	m.w[0] = (struct waitv){ 0, (uintptr_t)words, 0, 0 };
+	T(waitv(m.w, 1, 0, NULL, 0));
+	m.w[0].flags = U32 | 64;
+	T(waitv(m.w, 1, 0, NULL, 0));
+	m.w[0].flags = U32;
+	m.w[0].reserved = 1;
+	T(waitv(m.w, 1, 0, NULL, 0));
+	m.w[0].reserved = 0;
+	m.w[0].val = 1UL << 32;
+	T(waitv(m.w, 1, 0, NULL, 0));
+	m.w[0].val = 1;
+	T(waitv(m.w, 1, 0, NULL, 0));
+	m.w[0].val = 0;
+	T(waitv(m.w, 1, 0, &t, CLOCK_BOOTTIME));
+	T(waitv(m.w, 1, 0, &t, CLOCK_MONOTONIC));
+	T(waitv(m.w, 1, 0, &t, CLOCK_REALTIME));
+	T(waitv(m.w, 1, 0, (void *)8, CLOCK_REALTIME));
+	t.tv_nsec = -1;
+	T(waitv(m.w, 1, 0, &t, CLOCK_REALTIME));
+	m.w[0].uaddr++;
+	T(waitv(m.w, 1, 0, NULL, 0));
+	m.w[0].uaddr = 4096;
+	T(waitv(m.w, 1, 0, NULL, 0));
+	for (int clock = 0; clock < 2; clock++) {
+		t = soon(clock, 30);
+		m.w[0] = (struct waitv){ 0, (uintptr_t)words, U32 | OWN, 0 };
+		T(waitv(m.w, 1, 0, &t, clock));
+		T(wait2(words, 0, ~0U, U32 | OWN, &t, clock));
+	}
+	/* Any of them. */
+	for (unsigned i = 0; i < 128; i += 63) {
+		pthread_t th = start_many(&m, 128);
+		T(wake2(words + i, ~0U, 1, U32 | OWN));
+		pthread_join(th, NULL);
+		T(m.result);
+	}
+	/* Nobody is left behind. */
+	T(wake2(words, ~0U, 10, U32 | OWN));
+	T(wake2(words + 77, ~0U, 10, U32 | OWN));
+	/* One that is not as it should be, of which others are queued already. */
+	words[3] = 1;
+	pthread_t th = start_many(&m, 8);
+	pthread_join(th, NULL);
+	T(m.result);
+	T(m.error);
+	words[3] = 0;
+	T(wake2(words, ~0U, 10, U32 | OWN));
+	/* The same word twice. */
+	m.w[0] = m.w[1] = (struct waitv){ 0, (uintptr_t)words, U32 | OWN, 0 };
+	m.n = 2, m.started = 0;
+	pthread_create(&th, NULL, wait_many, &m);
+	ms(40);
+	T(wake2(words, ~0U, 1, U32 | OWN));
+	pthread_join(th, NULL);
+	Y(m.result == 0 || m.result == 1);
+	/* Shared and private do not meet. */
+	th = start_many(&m, 2);
+	T(wake2(words, ~0U, 1, U32));
+	T(futex(words, FUTEX_WAKE, 1, NULL, NULL, 0));
+	T(futex(words + 1, FUTEX_WAKE | PRIV, 1, NULL, NULL, 0));
+	pthread_join(th, NULL);
+	T(m.result);
+}
+
+static void *wait_new(void *p)
+{
+	struct arg *a = p;
+	a->started = 1;
+	a->result = wait2(a->at, a->value, a->mask, a->op, NULL, 0);
+	a->error = a->result ? errno : 0;
+	return NULL;
+}
+static pthread_t start_new(struct arg *a, int flags, unsigned mask)
+{
+	pthread_t t;
+	*a = (struct arg){ .at = words, .op = flags, .mask = mask };
+	pthread_create(&t, NULL, wait_new, a);
+	while (!a->started)
+		sched_yield();
+	ms(15);
+	return t;
+}
+
+static void new_calls(void)
+{
+	struct arg a[3];
+	pthread_t t[3];
+	memset(words, 0, sizeof words);
+	T(wait2(words, 0, 0, U32, NULL, 0));
+	T(wait2(words, 1, ~0U, U32, NULL, 0));
+	T(wait2(words, 0, 1UL << 32, U32, NULL, 0));
+	T(wait2(words, 1UL << 32, 1, U32, NULL, 0));
+	T(wait2(words, 0, 1, 0, NULL, 0));
+	T(wait2(words, 0, 1, 1 | OWN, NULL, 0));
+	T(wait2(words, 0, 1, 256 | U32, NULL, 0));
+	T(wait2((void *)4096, 0, 1, U32, NULL, 0));
+	T(wake2(words, 0, 1, U32));
+	T(wake2(words, 1UL << 32, 1, U32));
+	T(wake2(words, 1, 1, 3));
+	T(wake2((void *)((char *)words + 1), 1, 0, U32));
+	T(wake2(words, 1, 1, U32));
+	/* By their masks; and none means none. */
+	for (int i = 0; i < 3; i++)
+		t[i] = start_new(a + i, U32 | OWN, 1 << i);
+	T(wake2(words, ~0U, 0, U32 | OWN));
+	T(wake2(words, 8, 5, U32 | OWN));
+	T(wake2(words, 2, 5, U32 | OWN));
+	T(wake2(words, 5, 5, U32 | OWN));
+	for (int i = 0; i < 3; i++) {
+		pthread_join(t[i], NULL);
+		T(a[i].result);
+	}
+	/* From a private word to a shared one. */
+	struct waitv w[2] = { { 0, (uintptr_t)words, U32 | OWN, 0 }, { 9, (uintptr_t)(words + 9), U32 | OWN, 0 } };
+	T(requeue2(w, 1, 1, 1));
+	T(requeue2(NULL, 0, 1, 1));
+	T(requeue2((void *)8, 0, 1, 1));
+	T(requeue2(w, 0, -1, 1));
+	T(requeue2(w, 0, 1, -1));
+	for (int i = 0; i < 3; i++)
+		t[i] = start_new(a + i, U32 | OWN, ~0U);
+	w[0].val = 5;
+	T(requeue2(w, 0, 1, 1));
+	w[0].val = 0;
+	T(requeue2(w, 0, 1, 5));
+	T(wake2(words, ~0U, 5, U32 | OWN));
+	T(wake2(words + 9, ~0U, 5, U32 | OWN));
+	for (int i = 0; i < 3; i++) {
+		pthread_join(t[i], NULL);
+		T(a[i].result);
+	}
+	w[1].flags = 7;
+	T(requeue2(w, 0, 1, 1));
+}
+
+/* A signal ends it, or it is made again. */
+static void new_interrupted(void)
+{
+	static struct many m;
+	memset(words, 0, sizeof words);
+	for (int restart = 0; restart < 2; restart++) {
+		struct sigaction a = { .sa_handler = on, .sa_flags = restart ? SA_RESTART : 0 };
+		sigaction(SIGUSR1, &a, NULL);
+		pthread_t th = start_many(&m, 3);
+		pthread_kill(th, SIGUSR1);
+		ms(20);
+		T(wake2(words + 2, ~0U, 1, U32 | OWN));
+		pthread_join(th, NULL);
+		T(m.result);
+		if (m.result < 0)
+			T(m.error);
+	}
+}
+
 static const struct check all[] = {
 	CHECK(errors), CHECK(waking), CHECK(requeueing), CHECK(between_processes), CHECK(interrupted),
 	CHECK(priority_inheritance), CHECK(locks), CHECK(robust), CHECK(many),
+	CHECK(vectors), CHECK(new_calls), CHECK(new_interrupted),
 };
 MAIN(all)

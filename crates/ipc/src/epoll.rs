@@ -561,6 +561,20 @@ impl Epoll {
     }
 }
 
+impl Epoll {
+    /// The file that is watched under a number; of several, in some order, the `nth`.
+    #[must_use]
+    pub fn watched_as(&self, fd: i32, nth: u32) -> Option<Arc<File>> {
+        let items = self.items.lock();
+        let mut of: Vec<_> = items.values().filter(|i| i.key.0 == fd).collect();
+        of.retain(|i| !i.dead.load(Ordering::Acquire));
+        of.sort_unstable_by_key(|i| i.key);
+        let file = of.get(nth as usize).map(|i| i.file.clone());
+        drop(items);
+        file?.upgrade()
+    }
+}
+
 impl FileOps for Epoll {
     fn ignores_seek(&self) -> bool {
         true

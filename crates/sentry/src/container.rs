@@ -18,6 +18,7 @@
 //!   then it is in `waiting`, which takes none once the container has ended. No lock is taken under
 //!   that of `waiting`.
 
+pub mod log;
 pub mod shortage;
 
 use self::shortage::Shortage;
@@ -83,6 +84,8 @@ pub struct Container {
     told_of_loss: AtomicBool,
     /// Of memory. Has a lock of its own, a leaf.
     pub shortage: Shortage,
+    /// What dmesg(1) shows.
+    pub log: log::KernelLog,
 }
 
 /// Its files.
@@ -126,6 +129,7 @@ impl Container {
             shares: AtomicBool::new(false),
             told_of_loss: AtomicBool::new(false),
             shortage: Shortage::default(),
+            log: log::KernelLog::begun(),
         };
         c.update_limits(p.limits);
         Arc::new(c)

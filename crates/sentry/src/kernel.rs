@@ -164,6 +164,13 @@ impl Kernel {
         })
     }
 
+    /// Tells a container's programs something, in its log.
+    pub fn log(&self, c: &Container, level: crate::container::log::Level, line: &str) {
+        let boottime = abi::linux::CLOCK_BOOTTIME as i32;
+        let at = hostcall::time::clock_nanos(boottime) - self.boot;
+        c.log.tell(level, at, line);
+    }
+
     /// What every new address space gets.
     pub fn prepare_mm(&self, mm: &Mm) {
         if self.random_drop != 0 {

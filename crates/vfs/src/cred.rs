@@ -42,6 +42,7 @@ bitflags::bitflags! {
         const AUDIT_WRITE = 1 << 29;
         const AUDIT_CONTROL = 1 << 30;
         const SETFCAP = 1 << 31;
+        const SYSLOG = 1 << 34;
     }
 }
 

@@ -304,10 +304,11 @@ impl File {
     }
     /// `fcntl(F_SETFL)`: only the bits of [`SETFL_MASK`] change.
     pub fn set_flags(&self, new: u32) {
-        let old = self.flags();
-        self.flags
-            .store((old & !SETFL_MASK) | (new & SETFL_MASK), Ordering::Relaxed);
-        self.ops.flags_changed(self, old);
+        let changed = |old| Some((old & !SETFL_MASK) | (new & SETFL_MASK));
+        let order = Ordering::Relaxed;
+        if let Ok(old) = self.flags.fetch_update(order, order, changed) {
+            self.ops.flags_changed(self, old);
+        }
     }
     /// Sets or clears `O_ASYNC`, which is no business of `ops`.
     pub(crate) fn set_async_flag(&self, on: bool) {
@@ -490,9 +491,7 @@ impl Drop for File {
         }
         crate::locks::release_file(self);
         self.closed();
-        if self.flags() & O_ASYNC != 0 {
-            self.set_watch(None);
-        }
+        self.end_watch();
         if *self.writer.get_mut()
             && let Some(Ok(inode)) = self.path.as_ref().map(crate::Path::inode)
         {

@@ -61,6 +61,13 @@ impl Sigio {
 }
 
 impl File {
+    /// It is dropped.
+    pub(crate) fn end_watch(&mut self) {
+        let old = self.sigio.watch.get_mut().take();
+        if let Some((t, q)) = old.zip(self.ops.wait_queue()) {
+            q.unregister(t);
+        }
+    }
     /// `l` is told from now on when the file becomes ready, instead of who was before (`None`:
     /// nobody). O_ASYNC says whether somebody is.
     pub fn set_watch(&self, l: Option<Arc<dyn Listener>>) {

@@ -346,6 +346,9 @@ impl SemSet {
         v
     }
 
+    fn has_undo(&self, pid: i32) -> bool {
+        self.state.lock().undo.contains_key(&pid)
+    }
     fn undo(&self, pid: i32) {
         {
             let mut s = self.state.lock();
@@ -369,6 +372,12 @@ impl SemSet {
 }
 
 impl IpcNamespace {
+    /// Whether a process has something to undo.
+    #[must_use]
+    pub fn has_undo(&self, pid: i32) -> bool {
+        self.undo_users.load(Ordering::Relaxed) != 0
+            && self.sem.all().iter().any(|s| s.has_undo(pid))
+    }
     /// A process ends: what it did with SEM_UNDO is undone (`exit_sem`).
     pub fn process_ended(&self, pid: i32) {
         if self.undo_users.load(Ordering::Relaxed) == 0 {

@@ -16,6 +16,7 @@
 
 use super::Kernel;
 use crate::container::Container;
+use crate::container::log::Level;
 use crate::task::ThreadGroup;
 use abi::PAGE_SIZE;
 use abi::signal::SIGKILL;
@@ -268,6 +269,7 @@ impl Kernel {
                 n => format!(", and {} MB of swap", mb(n)),
             }
         );
+        self.log(c, Level::Error, &text);
         let m = [&kills.to_le_bytes(), text.as_bytes()].concat();
         c.try_tell(control::OUT_OF_MEMORY, &m);
     }

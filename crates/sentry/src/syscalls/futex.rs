@@ -5,12 +5,14 @@ use super::args::*;
 use super::time::timespec_arg;
 use crate::task::Context;
 use crate::task::access::{By, guarded};
-use crate::task::futex::{self, Scope, WakeOp, instant_of};
+use crate::task::futex::{self, Place, Scope, WakeOp, instant_of};
 use abi::errno::*;
 use abi::linux::*;
+use abi::time::Timespec;
 use abi::{Result, Va};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 fn set_tid_address(cx: &mut Context, tid: Va) -> SysResult {
     cx.clear_child_tid.store(tid.0, Ordering::Relaxed);
@@ -138,6 +140,7 @@ fn futex(
     let count = val as i32;
     let count2 = arg4.count();
     let both = (va, va2);
+    let places = (Place { va, scope }, Place { va: va2, scope });
     match cmd {
         FutexCmd::FUTEX_WAIT => wait_relative(cx, va, scope, val, arg4.nanos(cx)?),
         FutexCmd::FUTEX_WAIT_BITSET => {
@@ -147,10 +150,10 @@ fn futex(
         FutexCmd::FUTEX_WAKE => futex::wake(cx, va, scope, count, !0),
         FutexCmd::FUTEX_WAKE_BITSET => futex::wake(cx, va, scope, count, val3),
         FutexCmd::FUTEX_REQUEUE => {
-            futex::requeue(cx, both, scope, (count, count2), None).map(|(w, m)| w + m)
+            futex::requeue(cx, places, (count, count2), None).map(|(w, m)| w + m)
         }
         FutexCmd::FUTEX_CMP_REQUEUE => {
-            futex::requeue(cx, both, scope, (count, count2), Some(val3)).map(|(w, m)| w + m)
+            futex::requeue(cx, places, (count, count2), Some(val3)).map(|(w, m)| w + m)
         }
         FutexCmd::FUTEX_WAKE_OP => futex::wake_op(cx, both, scope, (count, count2), WakeOp(val3)),
         FutexCmd::FUTEX_LOCK_PI => lock_pi(cx, va, scope, ClockId::CLOCK_REALTIME, arg4),
@@ -222,7 +225,133 @@ fn lock_pi(cx: &Context, va: Va, scope: Scope, clock: ClockId, until: Timeout) -
     futex::lock_pi(cx, va, scope, futex::IfTaken::Wait(deadline)).map(|()| 0)
 }
 
+/// The flags of a futex of futex_waitv(2) and its family: `FUTEX2_*`. There are words of 32 bits
+/// only, and one node of memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Flags2(u32);
+
+impl Flags2 {
+    fn scope(self) -> Result<Scope> {
+        match self.0 {
+            FUTEX2_SIZE_U32 => Ok(Scope::Shared),
+            f if f == FUTEX2_SIZE_U32 | FUTEX2_PRIVATE => Ok(Scope::Private),
+            _ => Err(EINVAL),
+        }
+    }
+}
+
+impl Argument for Flags2 {
+    const SHOW: Show = Show::Words(|raw| text::hex(raw[0]));
+    fn decode(raw: &[u64]) -> Result<Self> {
+        Ok(Flags2(raw[0] as u32))
+    }
+}
+
+/// `struct futex_waitv`.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Waitv {
+    val: u64,
+    uaddr: u64,
+    flags: u32,
+    reserved: u32,
+}
+
+impl Pointee for Waitv {}
+
+impl Waitv {
+    /// The word, and what it should be.
+    fn checked(self) -> Result<(Place, u32)> {
+        let scope = Flags2(self.flags).scope()?;
+        if self.reserved != 0 {
+            return Err(EINVAL);
+        }
+        let va = Va(self.uaddr);
+        Ok((Place { va, scope }, word(self.val)?))
+    }
+}
+
+/// A value of a word, or bits of its mask.
+fn word(v: u64) -> Result<u32> {
+    v.try_into().map_err(|_| EINVAL)
+}
+
+/// The most that one call waits for (`FUTEX_WAITV_MAX`).
+const WAITV_MAX: u32 = 128;
+
+/// An absolute time of either clock (`futex2_setup_timeout`).
+fn deadline2(
+    cx: &Context,
+    at: Option<UserIn<Timespec>>,
+    clock: ClockId,
+) -> Result<Option<Instant>> {
+    let known = [ClockId::CLOCK_REALTIME, ClockId::CLOCK_MONOTONIC];
+    if at.is_some() && !known.contains(&clock) {
+        return Err(EINVAL);
+    }
+    Ok(timespec_arg(cx, at)?.and_then(|n| instant_of(clock.0, n)))
+}
+
+/// `futex_waitv(waiters, nr_futexes, flags, timeout, clockid)`.
+fn futex_waitv(
+    cx: &mut Context,
+    waiters: Option<UserArray<Waitv>>,
+    count: u32,
+    flags: u32,
+    until: Option<UserIn<Timespec>>,
+    clock: ClockId,
+) -> SysResult {
+    let waiters = waiters.filter(|_| flags == 0 && (1..=WAITV_MAX).contains(&count));
+    let waiters = waiters.ok_or(EINVAL)?;
+    let deadline = deadline2(cx, until, clock)?;
+    let mm = cx.mm();
+    let words: Vec<_> = (0..count.into())
+        .map(|i| waiters.at(i).read(&mm)?.checked())
+        .collect::<Result<_>>()?;
+    futex::wait_any(cx, &words, deadline)
+}
+
+/// `futex_wake(uaddr, mask, nr, flags)`.
+fn futex_wake(cx: &mut Context, va: Va, mask: u64, count: i32, flags: Flags2) -> SysResult {
+    let scope = flags.scope()?;
+    futex::wake_exactly(cx, Place { va, scope }, count, word(mask)?)
+}
+
+/// `futex_wait(uaddr, val, mask, flags, timeout, clockid)`.
+fn futex_wait(
+    cx: &mut Context,
+    va: Va,
+    val: u64,
+    mask: u64,
+    flags: Flags2,
+    until: Option<UserIn<Timespec>>,
+    clock: ClockId,
+) -> SysResult {
+    let (scope, val, mask) = (flags.scope()?, word(val)?, word(mask)?);
+    let deadline = deadline2(cx, until, clock)?;
+    futex::wait(cx, va, scope, val, mask, deadline).map(|()| 0)
+}
+
+/// `futex_requeue(waiters, flags, nr_wake, nr_requeue)`.
+fn futex_requeue(
+    cx: &mut Context,
+    waiters: Option<UserArray<Waitv>>,
+    flags: u32,
+    wake: i32,
+    max: i32,
+) -> SysResult {
+    let waiters = waiters.filter(|_| flags == 0).ok_or(EINVAL)?;
+    let mm = cx.mm();
+    let [from, to] = [0, 1].map(|i| waiters.at(i).read(&mm)?.checked());
+    let ((from, expected), (to, _)) = (from?, to?);
+    futex::requeue(cx, (from, to), (wake, max), Some(expected)).map(|(w, m)| w + m)
+}
+
 calls! {
+    futex_waitv,
+    futex_wake,
+    futex_wait,
+    futex_requeue,
     futex: "PI futexes without priorities; no requeue to PI",
     set_tid_address,
     set_robust_list,

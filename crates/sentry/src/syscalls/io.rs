@@ -368,6 +368,11 @@ fn access_ok(va: Va, len: u64) -> Result<()> {
 
 /// Reads an iovec array: `EINVAL` for too many or too long.
 pub(super) fn iovec<'a>(mm: &'a mm::Mm, va: Va, count: usize) -> Result<UserIo<'a>> {
+    user_ranges(mm, va, count).map(|r| UserIo::vectored(mm, r))
+}
+
+/// The ranges of an iovec array that are not empty.
+pub(super) fn user_ranges(mm: &mm::Mm, va: Va, count: usize) -> Result<SmallVec<[UserRange; 8]>> {
     if count > UIO_MAXIOV {
         return Err(EINVAL);
     }
@@ -387,7 +392,7 @@ pub(super) fn iovec<'a>(mm: &'a mm::Mm, va: Va, count: usize) -> Result<UserIo<'
             ranges.push(UserRange { va: Va(base), len });
         }
     }
-    Ok(UserIo::vectored(mm, ranges))
+    Ok(ranges)
 }
 
 fn offset_arg(raw: i64) -> Result<At> {

@@ -81,7 +81,7 @@ flags! {
 
 named! {
     /// What madvise(2) says.
-    struct Advice(u32) {
+    pub(super) struct Advice(u32) {
         MADV_NORMAL,
         MADV_RANDOM,
         MADV_SEQUENTIAL,

@@ -15,6 +15,7 @@ mod futex;
 mod inotify;
 mod io;
 mod ioctl;
+mod kcmp;
 mod limits;
 mod locks;
 mod memory;
@@ -75,6 +76,7 @@ const ALL: &[&[Call]] = &[
     inotify::CALLS,
     io::CALLS,
     ioctl::CALLS,
+    kcmp::CALLS,
     limits::CALLS,
     locks::CALLS,
     memory::CALLS,

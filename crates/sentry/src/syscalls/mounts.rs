@@ -5,6 +5,7 @@ use super::args::*;
 use super::paths::with;
 use crate::task::Context;
 use abi::Va;
+use abi::errno::EINVAL;
 use vfs::ops::MountArgs;
 
 flags! {
@@ -84,7 +85,43 @@ fn pivot_root(cx: &mut Context, new: PathPtr, old: PathPtr) -> SysResult {
     cx.task.with_paths(|p| p.pivot_root(&new, &old)).map(|()| 0)
 }
 
+/// `ustat(dev, buf)`: of a file system that is mounted where the caller is.
+fn ustat(cx: &mut Context, dev: u32, out: UserOut<[u64; 4]>) -> SysResult {
+    let mounts = cx.fs().ns().mounts();
+    let of = mounts.iter().map(|m| m.sb());
+    let sb = of
+        .into_iter()
+        .find(|s| s.dev == u64::from(dev))
+        .ok_or(EINVAL)?;
+    let s = sb.fs.stat_fs()?;
+    // `f_tfree` is an int; the names that follow the free inodes are empty.
+    out.write(&cx.mm(), &[s.bfree as u32 as u64, s.ffree, 0, 0])?;
+    Ok(0)
+}
+
+/// `sysfs(option, ...)`: the types of file systems.
+fn sysfs(cx: &mut Context, option: i32, arg1: u64, arg2: Va) -> SysResult {
+    let list = cx.kernel.vfs.filesystems();
+    let mut names = list.lines().filter_map(|l| l.split('\t').next_back());
+    match option {
+        1 => {
+            let name = StrPtr(Va(arg1)).0;
+            let name = cx.mm().read_cstr(name, vfs::PATH_MAX)?;
+            names.position(|n| n.as_bytes() == name).ok_or(EINVAL)
+        }
+        2 => {
+            let name = names.nth(arg1 as u32 as usize).ok_or(EINVAL)?;
+            cx.mm().copy_out(arg2, &[name.as_bytes(), &[0]].concat())?;
+            Ok(0)
+        }
+        3 => Ok(names.count()),
+        _ => Err(EINVAL),
+    }
+}
+
 calls! {
+    ustat,
+    sysfs,
     pivot_root,
     mount,
     umount2,

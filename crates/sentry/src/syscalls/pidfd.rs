@@ -2,10 +2,14 @@
 
 use super::SysResult;
 use super::args::*;
-use crate::task::Context;
+use super::memory::Advice;
 use crate::task::access::{self, By};
-use abi::SigInfo;
+use crate::task::{Context, Task, ThreadGroup};
 use abi::errno::*;
+use abi::linux::{MADV_COLD, MADV_COLLAPSE, MADV_PAGEOUT, MADV_WILLNEED};
+use abi::{Result, SigInfo};
+use std::sync::Arc;
+use vfs::Caps;
 
 flags! {
     /// Of pidfd_open(2).
@@ -97,7 +101,67 @@ fn pidfd_getfd(cx: &mut Context, pidfd: Fd, fd: Fd, flags: u32) -> SysResult {
     Ok(fd as usize)
 }
 
+/// The process behind a pidfd, and one of its threads; `ESRCH` where it has ended.
+fn process_of(cx: &Context, pidfd: Fd) -> Result<(Arc<ThreadGroup>, Arc<Task>)> {
+    let f = pidfd.any_file(cx)?;
+    let p = f.ops::<crate::task::pidfd::PidFd>().ok_or(EBADF)?;
+    let l = cx.kernel.tasks.lock();
+    let g = p.group(&l).ok_or(ESRCH)?;
+    let t = l.some_thread(p.pid()).ok_or(ESRCH)?;
+    Ok((g, t))
+}
+
+/// `process_madvise(pidfd, iovec, vlen, advice, flags)`: how many bytes were advised.
+fn process_madvise(
+    cx: &mut Context,
+    pidfd: Fd,
+    ranges: IovecIn,
+    advice: Advice,
+    flags: u32,
+) -> SysResult {
+    if flags != 0 {
+        return Err(EINVAL);
+    }
+    let own = cx.mm();
+    let ranges = super::io::user_ranges(&own, ranges.va, ranges.len)?;
+    let (_, t) = process_of(cx, pidfd)?;
+    let mm = access::memory(cx, &t, By::Fs).map_err(|_| EACCES)?;
+    if !Arc::ptr_eq(&mm, &own) {
+        // What costs another nothing but time (`process_madvise_remote_valid`).
+        const OTHERS: [u32; 4] = [MADV_COLD, MADV_PAGEOUT, MADV_WILLNEED, MADV_COLLAPSE];
+        if !OTHERS.contains(&advice.0) {
+            return Err(EINVAL);
+        }
+        if !cx.cred().has(Caps::SYS_NICE) {
+            return Err(EPERM);
+        }
+    }
+    let mut done = 0;
+    for r in ranges {
+        match mm.madvise(r.va, r.len, advice.0) {
+            Ok(()) => done += r.len as usize,
+            Err(e) if done == 0 => return Err(e),
+            Err(_) => break,
+        }
+    }
+    Ok(done)
+}
+
+/// `process_mrelease(pidfd, flags)`: of a process that is about to end, whose memory goes with it
+/// here.
+fn process_mrelease(cx: &mut Context, pidfd: Fd, flags: u32) -> SysResult {
+    if flags != 0 {
+        return Err(EINVAL);
+    }
+    match process_of(cx, pidfd)?.0.exit_status() {
+        Some(_) => Ok(0),
+        None => Err(EINVAL),
+    }
+}
+
 calls! {
+    process_madvise,
+    process_mrelease,
     pidfd_send_signal,
     pidfd_open,
     pidfd_getfd,

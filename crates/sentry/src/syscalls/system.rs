@@ -7,6 +7,7 @@ use abi::errno::*;
 use abi::linux::CLOCK_BOOTTIME;
 use abi::{Result, Va};
 use vfs::Caps;
+use wait::Events;
 
 flags! {
     /// Of getrandom(2).
@@ -87,7 +88,97 @@ fn sysinfo(cx: &mut Context, out: UserOut<[u64; 14]>) -> SysResult {
     Ok(0)
 }
 
+/// What syslog(2) does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum SyslogAction {
+    Nothing,
+    Read,
+    Last { clear: bool },
+    Clear,
+    Level,
+    Unread,
+    Size,
+}
+
+named! {
+    /// The numbers of that.
+    struct SyslogType(i32) {
+        SYSLOG_ACTION_CLOSE = 0,
+        SYSLOG_ACTION_OPEN = 1,
+        SYSLOG_ACTION_READ = 2,
+        SYSLOG_ACTION_READ_ALL = 3,
+        SYSLOG_ACTION_READ_CLEAR = 4,
+        SYSLOG_ACTION_CLEAR = 5,
+        SYSLOG_ACTION_CONSOLE_OFF = 6,
+        SYSLOG_ACTION_CONSOLE_ON = 7,
+        SYSLOG_ACTION_CONSOLE_LEVEL = 8,
+        SYSLOG_ACTION_SIZE_UNREAD = 9,
+        SYSLOG_ACTION_SIZE_BUFFER = 10,
+    }
+}
+
+impl SyslogType {
+    fn action(self) -> Result<SyslogAction> {
+        type T = SyslogType;
+        Ok(match self {
+            T::SYSLOG_ACTION_CLOSE
+            | T::SYSLOG_ACTION_OPEN
+            | T::SYSLOG_ACTION_CONSOLE_OFF
+            | T::SYSLOG_ACTION_CONSOLE_ON => SyslogAction::Nothing,
+            T::SYSLOG_ACTION_READ => SyslogAction::Read,
+            T::SYSLOG_ACTION_READ_ALL => SyslogAction::Last { clear: false },
+            T::SYSLOG_ACTION_READ_CLEAR => SyslogAction::Last { clear: true },
+            T::SYSLOG_ACTION_CLEAR => SyslogAction::Clear,
+            T::SYSLOG_ACTION_CONSOLE_LEVEL => SyslogAction::Level,
+            T::SYSLOG_ACTION_SIZE_UNREAD => SyslogAction::Unread,
+            T::SYSLOG_ACTION_SIZE_BUFFER => SyslogAction::Size,
+            _ => return Err(EINVAL),
+        })
+    }
+}
+
+/// `syslog(type, buf, len)`: of the caller's container, for CAP_SYSLOG (as with
+/// `kernel.dmesg_restrict`).
+fn syslog(cx: &mut Context, what: SyslogType, buf: BytesOut<i32>) -> SysResult {
+    if !cx.cred().has(Caps::SYSLOG) {
+        return Err(EPERM);
+    }
+    let log = &cx.task.group.container.log;
+    match what.action()? {
+        SyslogAction::Nothing => Ok(0),
+        a @ (SyslogAction::Read | SyslogAction::Last { .. }) => {
+            let len = usize::try_from(buf.len).map_err(|_| EINVAL)?;
+            if buf.va.is_null() {
+                return Err(EINVAL);
+            }
+            if len == 0 {
+                return Ok(0);
+            }
+            let text = match a {
+                SyslogAction::Read => {
+                    cx.block(&[(&log.queue, Events::READABLE)], None, || log.take(len))?
+                }
+                _ => log.last(len),
+            };
+            cx.mm().copy_out(buf.va, &text)?;
+            if a == (SyslogAction::Last { clear: true }) {
+                log.clear();
+            }
+            Ok(text.len())
+        }
+        SyslogAction::Clear => {
+            log.clear();
+            Ok(0)
+        }
+        SyslogAction::Level if (1..=8).contains(&buf.len) => Ok(0),
+        SyslogAction::Level => Err(EINVAL),
+        SyslogAction::Unread => Ok(log.unread()),
+        SyslogAction::Size => Ok(crate::container::log::SIZE),
+    }
+}
+
 calls! {
+    syslog,
     uname,
     sysinfo,
     sethostname,

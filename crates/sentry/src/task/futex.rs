@@ -43,6 +43,21 @@ struct Waiter {
     tid: i32,
 }
 
+impl Waiter {
+    fn new(task: &Task, key: FutexKey, bitset: u32) -> Arc<Waiter> {
+        Arc::new(Waiter {
+            parker: task.parker().clone(),
+            woken: AtomicBool::new(false),
+            bitset,
+            key: Mutex::new(key),
+            tid: task.tid,
+        })
+    }
+    fn is_woken(&self) -> bool {
+        self.woken.load(Ordering::SeqCst)
+    }
+}
+
 /// Counts who waits at a private key's word, whose memory this is.
 fn count(mm: &Mm, key: &FutexKey, by: i32) {
     if let FutexKey::Private { va, .. } = key
@@ -112,6 +127,18 @@ impl Table {
     fn wake(&self, key: &FutexKey, max: usize, bitset: u32) -> usize {
         let _hold = wait::wakes::hold();
         wake_in(&mut self.bucket(key).lock(), key, max, bitset)
+    }
+    /// Puts a waiter at the end of its key's, whose word is at `va`; `EAGAIN` if that is not
+    /// `expected`.
+    fn queue(&self, mm: &Mm, va: Va, w: &Arc<Waiter>, expected: u32) -> Result<()> {
+        let key = *w.key.lock();
+        let lock = || self.bucket(&key).lock();
+        let (mut b, seen) = at_word(mm, va, Access::Read, lock, load)?;
+        if seen != expected {
+            return Err(EAGAIN);
+        }
+        b.entry(key).or_default().push_back(w.clone());
+        Ok(())
     }
     fn remove(&self, w: &Arc<Waiter>) {
         loop {
@@ -256,26 +283,12 @@ pub fn wait(
         return Err(EINVAL);
     }
     let mm = task.mm();
-    let key = key(&mm, va, scope, Access::Read)?;
     let table = &task.kernel.futexes;
-    let w = Arc::new(Waiter {
-        parker: task.parker().clone(),
-        woken: AtomicBool::new(false),
-        bitset,
-        key: Mutex::new(key),
-        tid: task.tid,
-    });
+    let w = Waiter::new(task, key(&mm, va, scope, Access::Read)?, bitset);
     // Before it looks at the word.
     let _counted = Counted::new(&mm, &w.key);
-    {
-        let lock = || table.bucket(&key).lock();
-        let (mut b, seen) = at_word(&mm, va, Access::Read, lock, load)?;
-        if seen != expected {
-            return Err(EAGAIN);
-        }
-        b.entry(key).or_default().push_back(w.clone());
-    }
-    let woken = || match w.woken.load(Ordering::SeqCst) {
+    table.queue(&mm, va, &w, expected)?;
+    let woken = || match w.is_woken() {
         true => Ok(()),
         false => Err(EAGAIN),
     };
@@ -283,11 +296,56 @@ pub fn wait(
     if r.is_err() {
         table.remove(&w);
         // A wake-up that came with the signal counts: the waker was told that it woke somebody.
-        if w.woken.load(Ordering::SeqCst) {
+        if w.is_woken() {
             return Ok(());
         }
     }
     r
+}
+
+/// Where a futex is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    pub va: Va,
+    pub scope: Scope,
+}
+
+impl Place {
+    fn key(self, mm: &Mm, access: Access) -> Result<FutexKey> {
+        key(mm, self.va, self.scope, access)
+    }
+}
+
+/// `futex_waitv(2)`: waits at all of these words, each with what it should be. Which was woken; the
+/// last, if there are several. Errors as [`wait`]'s.
+pub fn wait_any(task: &Task, words: &[(Place, u32)], deadline: Option<Instant>) -> Result<usize> {
+    let mm = task.mm();
+    let table = &task.kernel.futexes;
+    let waiters: Vec<_> = words
+        .iter()
+        .map(|(p, _)| Ok(Waiter::new(task, p.key(&mm, Access::Read)?, !0)))
+        .collect::<Result<_>>()?;
+    // Before it looks at the words.
+    let _counted: Vec<_> = waiters.iter().map(|w| Counted::new(&mm, &w.key)).collect();
+    let leave = |queued: &[Arc<Waiter>]| {
+        queued.iter().for_each(|w| table.remove(w));
+        queued.iter().rposition(|w| w.is_woken())
+    };
+    for (i, ((place, expected), w)) in words.iter().zip(&waiters).enumerate() {
+        if let Err(e) = table.queue(&mm, place.va, w, *expected) {
+            return leave(&waiters[..i]).ok_or(e);
+        }
+    }
+    let r = task.block(&[], deadline, || {
+        match waiters.iter().any(|w| w.is_woken()) {
+            true => Ok(()),
+            false => Err(EAGAIN),
+        }
+    });
+    match leave(&waiters) {
+        Some(i) => Ok(i),
+        None => Err(r.err().unwrap_or(EAGAIN)),
+    }
 }
 
 /// Linux counts after it has woken one.
@@ -305,11 +363,18 @@ pub fn wake(task: &Task, va: Va, scope: Scope, max: i32, bitset: u32) -> Result<
     Ok(task.kernel.futexes.wake(&key, at_least_one(max), bitset))
 }
 
+/// `futex_wake(2)`: as [`wake`], but none where `max` is 0.
+pub fn wake_exactly(task: &Task, place: Place, max: i32, bitset: u32) -> Result<usize> {
+    if bitset != 0 && max == 0 {
+        return place.key(&task.mm(), Access::Read).map(|_| 0);
+    }
+    wake(task, place.va, place.scope, max, bitset)
+}
+
 /// `FUTEX_REQUEUE` and `FUTEX_CMP_REQUEUE`: how many were woken, and moved.
 pub fn requeue(
     task: &Task,
-    (from, to): (Va, Va),
-    scope: Scope,
+    (from, to): (Place, Place),
     (wake, max): (i32, i32),
     expected: Option<u32>,
 ) -> Result<(usize, usize)> {
@@ -317,14 +382,13 @@ pub fn requeue(
         return Err(EINVAL);
     }
     let mm = task.mm();
-    let k1 = key(&mm, from, scope, Access::Read)?;
-    let k2 = key(&mm, to, scope, Access::Write)?;
+    let (k1, k2) = (from.key(&mm, Access::Read)?, to.key(&mm, Access::Write)?);
     let _hold = wait::wakes::hold();
     let lock = || task.kernel.futexes.lock_both(&k1, &k2);
     let mut both = match expected {
         None => lock(),
         Some(expected) => {
-            let (both, seen) = at_word(&mm, from, Access::Read, lock, load)?;
+            let (both, seen) = at_word(&mm, from.va, Access::Read, lock, load)?;
             if seen != expected {
                 return Err(EAGAIN);
             }

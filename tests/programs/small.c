@@ -1,0 +1,212 @@
+/* Small calls: kcmp, process_madvise, process_mrelease, syslog, ustat, sysfs. */
+#define AREA "small"
+#include "check.h"
+#include <linux/kcmp.h>
+#include <sys/epoll.h>
+#include <sys/klog.h>
+#include <sys/sem.h>
+#include <sys/statfs.h>
+#include <sys/sysmacros.h>
+
+static long kcmp(pid_t a, pid_t b, int type, unsigned long x, unsigned long y)
+{
+	return syscall(SYS_kcmp, a, b, type, x, y);
+}
+static int pidfd_of(pid_t p)
+{
+	return syscall(SYS_pidfd_open, p, 0);
+}
+
+static void *sleeps(void *p)
+{
+	*(volatile int *)p = gettid();
+	pause();
+	return p;
+}
+
+static void compared(void)
+{
+	pid_t me = getpid(), c;
+	int a = open("/dev/null", O_RDONLY), b = dup(a), other = open("/dev/null", O_RDONLY);
+	T(kcmp(me, me, KCMP_FILE, a, b));
+	Y(kcmp(me, me, KCMP_FILE, a, other) > 0);
+	Y(kcmp(me, me, KCMP_FILE, a, other) + kcmp(me, me, KCMP_FILE, other, a) == 3);
+	T(kcmp(me, me, KCMP_FILE, 99, a));
+	T(kcmp(me, me, KCMP_FILE, a, 99));
+	for (int type = KCMP_VM; type <= KCMP_SYSVSEM; type++)
+		T(kcmp(me, me, type, 0, 0));
+	T(kcmp(me, me, 8, 0, 0));
+	T(kcmp(me, me, -1, 0, 0));
+	T(kcmp(me, 4000000, KCMP_VM, 0, 0));
+	T(kcmp(4000000, me, 99, 0, 0));
+	T(kcmp(0, me, KCMP_VM, 0, 0));
+	c = fork();
+	if (c == 0) {
+		pause();
+		_exit(0);
+	}
+	ms(20);
+	T(kcmp(me, c, KCMP_FILE, a, a));
+	Y(kcmp(me, c, KCMP_VM, 0, 0) > 0);
+	Y(kcmp(me, c, KCMP_FILES, 0, 0) > 0);
+	Y(kcmp(me, c, KCMP_FS, 0, 0) > 0);
+	Y(kcmp(me, c, KCMP_SIGHAND, 0, 0) > 0);
+	T(kcmp(me, c, KCMP_IO, 0, 0));
+	T(kcmp(me, c, KCMP_SYSVSEM, 0, 0));
+	struct sembuf op = { 0, 1, SEM_UNDO };
+	int s = semget(IPC_PRIVATE, 1, 0600);
+	semop(s, &op, 1);
+	Y(kcmp(me, c, KCMP_SYSVSEM, 0, 0) > 0);
+	semctl(s, 0, IPC_RMID);
+	kill(c, SIGKILL);
+	waitpid(c, NULL, 0);
+	volatile int tid = 0;
+	pthread_t t;
+	pthread_create(&t, NULL, sleeps, (void *)&tid);
+	while (!tid)
+		ms(1);
+	for (int type = KCMP_VM; type <= KCMP_SIGHAND; type++)
+		T(kcmp(me, tid, type, 0, 0));
+	/* What an epoll descriptor watches. */
+	int p[2], e = epoll_create1(0);
+	pipe(p);
+	struct epoll_event ev = { .events = EPOLLIN };
+	T(epoll_ctl(e, EPOLL_CTL_ADD, p[0], &ev));
+	struct kcmp_epoll_slot slot = { e, p[0], 0 };
+	T(kcmp(me, me, KCMP_EPOLL_TFD, p[0], (unsigned long)&slot));
+	Y(kcmp(me, me, KCMP_EPOLL_TFD, p[1], (unsigned long)&slot) > 0);
+	slot.toff = 1;
+	T(kcmp(me, me, KCMP_EPOLL_TFD, p[0], (unsigned long)&slot));
+	slot = (struct kcmp_epoll_slot){ p[0], p[0], 0 };
+	T(kcmp(me, me, KCMP_EPOLL_TFD, p[0], (unsigned long)&slot));
+	slot.efd = 99;
+	T(kcmp(me, me, KCMP_EPOLL_TFD, p[0], (unsigned long)&slot));
+	T(kcmp(me, me, KCMP_EPOLL_TFD, p[0], 8));
+	T(CHILD(
+		if (setresuid(1234, 1234, 1234)) _exit(1);
+		_exit(kcmp(me, getpid(), KCMP_VM, 0, 0) == -1 ? errno : 0);
+	));
+}
+
+static long advise(int fd, const struct iovec *v, unsigned long n, int advice, unsigned flags)
+{
+	return syscall(SYS_process_madvise, fd, v, n, advice, flags);
+}
+
+static void advised(void)
+{
+	long page = 4096;
+	char *m = mmap(NULL, 8 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct iovec v[3] = { { m, page }, { m + 2 * page, 2 * page }, { m + 5 * page, 0 } };
+	int me = pidfd_of(getpid());
+	memset(m, 7, 8 * page);
+	T(advise(me, v, 3, MADV_COLD, 0));
+	T(advise(me, v, 3, MADV_PAGEOUT, 0));
+	T(advise(me, v, 2, MADV_WILLNEED, 0));
+	T(m[0]);
+	T(advise(me, v, 3, MADV_COLD, 1));
+	T(advise(me, v, 3, 12345, 0));
+	T(advise(me, v, 1025, MADV_COLD, 0));
+	T(advise(me, (void *)8, 1, MADV_COLD, 0));
+	T(advise(99, v, 1, MADV_COLD, 0));
+	T(advise(0, v, 1, MADV_COLD, 0));
+	T(advise(me, v, 0, MADV_COLD, 0));
+	/* As far as it goes. */
+	munmap(m + 2 * page, page);
+	T(advise(me, v, 3, MADV_COLD, 0));
+	T(advise(me, v + 1, 1, MADV_COLD, 0));
+	v[0].iov_base = m + 1;
+	T(advise(me, v, 1, MADV_COLD, 0));
+	v[0].iov_base = m;
+	v[1].iov_len = -1;
+	T(advise(me, v, 2, MADV_COLD, 0));
+	v[1].iov_len = page;
+	pid_t c = fork();
+	if (c == 0) {
+		pause();
+		_exit(0);
+	}
+	int other = pidfd_of(c);
+	T(advise(other, v, 1, MADV_COLD, 0));
+	T(advise(other, v, 1, MADV_PAGEOUT, 0));
+	T(advise(other, v, 1, MADV_DONTNEED, 0));
+	T(advise(other, v, 1, MADV_FREE, 0));
+	T(CHILD(
+		if (setresuid(1234, 1234, 1234)) _exit(1);
+		_exit(advise(other, v, 1, MADV_COLD, 0) == -1 ? errno : 0);
+	));
+	T(syscall(SYS_process_mrelease, other, 1));
+	T(syscall(SYS_process_mrelease, other, 0));
+	T(syscall(SYS_process_mrelease, 99, 0));
+	T(syscall(SYS_process_mrelease, 0, 0));
+	kill(c, SIGKILL);
+	waitpid(c, NULL, 0);
+	T(advise(other, v, 1, MADV_COLD, 0));
+	T(syscall(SYS_process_mrelease, other, 0));
+}
+
+static void logged(void)
+{
+	static char b[1 << 22];
+	Y(klogctl(10, NULL, 0) > 0);
+	Y(klogctl(3, b, sizeof b) > 0);
+	Y(b[0] == '<' && strchr("01234567", b[1]) && b[2] == '>' && b[3] == '[');
+	T(klogctl(0, NULL, 0));
+	T(klogctl(1, NULL, 0));
+	T(klogctl(2, NULL, 10));
+	T(klogctl(3, NULL, 10));
+	T(klogctl(3, b, -1));
+	T(klogctl(3, b, 0));
+	T(klogctl(11, b, 0));
+	T(klogctl(-1, b, 0));
+	T(klogctl(8, b, 0));
+	T(klogctl(8, b, 9));
+	T(klogctl(3, (void *)8, 4096));
+	/* By those who may. */
+	T(CHILD(
+		if (setresuid(1234, 1234, 1234)) _exit(1);
+		_exit(klogctl(3, b, 100) == -1 ? errno : 0);
+	));
+	T(CHILD(
+		if (setresuid(1234, 1234, 1234)) _exit(1);
+		_exit(klogctl(99, b, 100) == -1 ? errno : 0);
+	));
+}
+
+struct old_stat {
+	int free;
+	unsigned long inodes;
+	char name[6], pack[6];
+};
+
+static void old(void)
+{
+	struct stat st;
+	struct statfs fs;
+	struct old_stat u;
+	memset(&u, 7, sizeof u);
+	T(stat("/proc/self", &st));
+	T(statfs("/proc/self", &fs));
+	T(syscall(SYS_ustat, (unsigned)st.st_dev, &u));
+	Y(u.free == (int)fs.f_bfree);
+	T(u.name[0]);
+	T(u.pack[0]);
+	T(syscall(SYS_ustat, 0xfffff, &u));
+	T(syscall(SYS_ustat, (unsigned)st.st_dev, NULL));
+	long n = syscall(SYS_sysfs, 3);
+	char name[64];
+	Y(n > 3);
+	T(syscall(SYS_sysfs, 2, syscall(SYS_sysfs, 1, "tmpfs"), name));
+	S(name, (long)strlen(name));
+	T(syscall(SYS_sysfs, 2, n, name));
+	T(syscall(SYS_sysfs, 2, 0, NULL));
+	T(syscall(SYS_sysfs, 1, "nosuchfs"));
+	T(syscall(SYS_sysfs, 1, NULL));
+	T(syscall(SYS_sysfs, 0));
+	T(syscall(SYS_sysfs, 4));
+}
+
+static const struct check all[] = {
+	CHECK(compared), CHECK(advised), CHECK(logged), CHECK(old),
+};
+MAIN(all)
