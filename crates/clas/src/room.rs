@@ -49,6 +49,8 @@ pub(crate) struct Room {
     hopeless: AtomicU64,
     /// The maker was told that little is left, and has not looked since.
     is_told: AtomicBool,
+    /// Some have reached limits of their own, and nobody has looked since.
+    some_exhausted: AtomicBool,
 }
 
 /// Who waits for room, as those see it who make some. Atomics, each for itself.
@@ -62,12 +64,25 @@ pub struct Waiter {
     asked: AtomicU64,
     /// It has freed all that it could since it began.
     is_empty: AtomicBool,
+    /// It needs more than a limit of its own allows.
+    exhausted: AtomicBool,
 }
 
 impl Waiter {
     /// From now on it waits for nothing.
     pub fn doom(&self) {
         self.doomed.store(true, Ordering::Relaxed);
+    }
+
+    /// It needs more than a limit of its own allows, and can give up nothing; or that has changed.
+    pub fn set_exhausted(&self, is_exhausted: bool) {
+        self.exhausted.store(is_exhausted, Ordering::Relaxed);
+    }
+
+    /// See [`Waiter::set_exhausted`].
+    #[must_use]
+    pub fn is_exhausted(&self) -> bool {
+        self.exhausted.load(Ordering::Relaxed)
     }
 
     /// Whether it waits.
@@ -110,6 +125,7 @@ impl Room {
             waiting: AtomicU64::new(0),
             hopeless: AtomicU64::new(0),
             is_told: AtomicBool::new(false),
+            some_exhausted: AtomicBool::new(false),
         }
     }
 
@@ -192,6 +208,34 @@ impl Clas {
         let left = self.room.limit().saturating_sub(used) * PAGE_SIZE;
         let part = (left / PARTS).clamp(PAGE_SIZE, most);
         1 << part.ilog2()
+    }
+
+    /// Tells the maker that somebody may have more than a limit of its own allows
+    /// ([`Waiter::set_exhausted`]).
+    pub fn tell_of_exhausted(&self) {
+        self.room.some_exhausted.store(true, Ordering::Release);
+        if let Some(maker) = self.room.maker.get() {
+            maker();
+        }
+    }
+
+    /// Whether somebody told so since it was asked the last time.
+    #[must_use]
+    pub fn take_exhausted(&self) -> bool {
+        self.room.some_exhausted.swap(false, Ordering::Acquire)
+    }
+
+    /// Waits for the end of who is exhausted; whether it has more room instead.
+    #[must_use]
+    pub fn await_more(&self, who: &Waiter) -> bool {
+        let deadline = Instant::now() + LONGEST;
+        while who.is_exhausted() {
+            if who.doomed.load(Ordering::Relaxed) || Instant::now() >= deadline {
+                return false;
+            }
+            self.room.changed.wait_for(&mut self.inner.lock(), LOOK);
+        }
+        true
     }
 
     /// Waits with a lock held, as [`Clas::await_room`], for a page; gives how many bytes the caller

@@ -134,6 +134,11 @@ pub struct Do {
     /// third of this size. Programs end for lack of memory only where both are full.
     #[arg(long, value_name = "SIZE", value_parser = memory, requires = "memory")]
     pub swap: Option<i64>,
+    /// The most memory that each of its processes may have, as in 64M [default: no limit]
+    ///
+    /// Who needs more has what it did not use lately swapped out (--swap), or is ended.
+    #[arg(long, value_name = "SIZE", value_parser = memory)]
+    pub process_memory: Option<i64>,
     /// Writes down system calls, all or some: names and classes like %file, separated by commas
     #[arg(long, value_name = "FILTER", num_args = 0..=1, require_equals = true, default_missing_value = "",
           value_parser = strace_filter)]
@@ -301,7 +306,7 @@ fn user(s: &str) -> Result<(u32, u32), String> {
 fn memory(s: &str) -> Result<i64, String> {
     /// What a shell needs to say that it has no more.
     const LEAST: i64 = 1 << 20;
-    let n = crate::oci::values::size(s)?;
+    let n = oci::memory::size(s)?;
     if n < LEAST {
         return Err("write a megabyte or more, as in 512M".to_owned());
     }

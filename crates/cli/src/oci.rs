@@ -1,13 +1,15 @@
 //! The OCI runtime's commands, with runc's words: what drives runc drives these.
 
 mod documents;
+mod memory;
 mod network;
 mod show;
 pub mod values;
 
 use documents::{Whose, example, features};
+use oci::memory::size;
 use show::{events, list, list_ids, pretty, print, ps, seconds};
-use values::{signal, size, user};
+use values::{signal, user};
 
 use crate::args::{Lanes, Platform};
 use crate::stdio::RawMode;
@@ -108,6 +110,15 @@ pub struct RuntimeArgs {
     /// container's name. The annotation dev.cloister.network.pcap says it of one, with --annotations=pcap
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
+    /// Swap of each container's own that has a limit of memory: what was not used lately is kept
+    /// compressed, in memory that the limit does not count. The annotation dev.cloister.memory.swap says
+    /// less of one
+    #[arg(long, value_name = "SIZE", value_parser = oci::memory::amount)]
+    swap: Option<u64>,
+    /// The most memory that each process of a container may have. The annotation
+    /// dev.cloister.memory.process says less of one
+    #[arg(long, value_name = "SIZE", value_parser = oci::memory::amount)]
+    process_memory: Option<u64>,
     /// Writes system calls to the log: all, or names and classes like %file
     #[arg(long, value_name = "FILTER", num_args = 0..=1, require_equals = true, default_missing_value = "",
           value_parser = crate::args::strace_filter)]
@@ -203,6 +214,9 @@ pub enum Command {
         interval: String,
         id: String,
     },
+    /// Changes what a container's processes may have of its memory
+    #[command(subcommand)]
+    Memory(memory::MemoryCommand),
     /// Shows what a container's network is and does
     #[command(subcommand)]
     Network(network::NetworkCommand),
@@ -401,6 +415,10 @@ pub fn run(args: RuntimeArgs, command: Command) -> ExitCode {
     let absolute = |p: PathBuf| std::path::absolute(&p).unwrap_or(p);
     let rules = crate::network::rules(&args.allow, &args.deny, args.policy.as_deref());
     let rt = Runtime {
+        memory: oci::memory::Beside {
+            swap: args.swap,
+            process: args.process_memory,
+        },
         leaving: oci::Leaving {
             rules: rules.as_ref().cloned().unwrap_or_default(),
             log: args.net_log.map(absolute),
@@ -509,6 +527,7 @@ fn execute(rt: &Runtime, command: Command) -> oci::Result<u8> {
             let every = seconds(&interval)?;
             events(rt, &id, (!stats).then_some(every))?;
         }
+        Command::Memory(c) => memory::run(rt, &c)?,
         Command::Network(c) => network::run(rt, &c)?,
         Command::Update(a) => update(rt, *a)?,
         Command::Wait { id } => return oci::wait(rt, &id),

@@ -5,7 +5,7 @@
 
 mod resources;
 
-pub use resources::Limits;
+pub use resources::{BoundsSpec, Limits};
 
 use hostcall::{HostFd, RawFd};
 use net::devices::{Gate, Link, Setup};
@@ -477,6 +477,10 @@ pub mod control {
     /// Starter → Sentry: rules for what may leave that hold from now on; `u32` number; descriptor: a
     /// file with [`Rules`](egress::Rules), as JSON.
     pub const RULES: u32 = 22;
+
+    /// Starter → Sentry: a process's limit or reservation of memory changes; `u32` number; descriptor:
+    /// a file with [`BoundsSpec`](super::BoundsSpec), as JSON.
+    pub const BOUNDS: u32 = 24;
 
     /// Every process.
     pub const ALL: u32 = u32::MAX;

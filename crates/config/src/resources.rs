@@ -19,6 +19,8 @@ pub struct Limits {
     /// Bytes of frames that may be swapped out besides, compressed, to memory that does not count
     /// for `frames`. Said at the start alone.
     pub swap: Option<i64>,
+    /// Bytes of frames that each process may have here. Said at the start alone.
+    pub process: Option<i64>,
     /// Microseconds of CPU time in each period; not positive for no limit.
     pub quota: Option<i64>,
     pub period: Option<u64>,
@@ -43,6 +45,7 @@ impl Limits {
         set(&mut self.memory_and_swap, new.memory_and_swap);
         set(&mut self.reservation, new.reservation);
         set(&mut self.frames, new.frames);
+        set(&mut self.process, new.process);
         set(&mut self.quota, new.quota);
         set(&mut self.period, new.period);
         set(&mut self.weight, new.weight);
@@ -69,6 +72,12 @@ impl Limits {
         self.swap.and_then(|n| u64::try_from(n).ok())
     }
 
+    /// The limit of each process's frames, bytes.
+    #[must_use]
+    pub fn process_max(&self) -> Option<u64> {
+        self.process.and_then(|n| u64::try_from(n).ok())
+    }
+
     /// How many CPUs there are, of the `all` that the sandbox began with. They are numbered from 0,
     /// whichever of the host's they are; so is the one memory node.
     #[must_use]
@@ -83,6 +92,18 @@ impl Limits {
         let n = self.pids.unwrap_or(0);
         u32::try_from(n.max(0)).unwrap_or(u32::MAX)
     }
+}
+
+/// What a process may have of its container's memory from now on. What is `None` stays.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BoundsSpec {
+    /// Its number in the container.
+    pub pid: i32,
+    /// Bytes that may be here, not swapped out; `u64::MAX` for no limit.
+    pub limit: Option<u64>,
+    /// Bytes that others cannot have swapped out.
+    pub reserve: Option<u64>,
 }
 
 /// How many numbers a list has, as `0-3,8`; 0 where it is none.

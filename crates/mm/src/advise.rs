@@ -327,7 +327,7 @@ impl State {
 
 fn populate_errno(b: Bad) -> abi::Errno {
     match b {
-        Bad::Unmapped | Bad::Memory | Bad::Room => ENOMEM,
+        Bad::Unmapped | Bad::Memory | Bad::Room | Bad::Limit => ENOMEM,
         Bad::Forbidden => EINVAL,
         Bad::Bus => EFAULT,
     }

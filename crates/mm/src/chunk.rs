@@ -2,7 +2,6 @@
 
 use crate::PAGE;
 use crate::pma::window;
-use clas::Clas;
 use std::ops::Range;
 
 /// Larger mappings, and those with MAP_NORESERVE, are served by runs of this size.
@@ -32,12 +31,18 @@ impl Default for Chunk {
 impl Chunk {
     const MOST: u64 = CHUNK;
 
-    /// What is made for a touch at `va`, of `hole`.
-    pub(crate) fn next(&mut self, clas: &Clas, va: u64, hole: &Range<u64>) -> Range<u64> {
+    /// What is made for a touch at `va`, of `hole`; `most` says how much of what it would like may
+    /// be made.
+    pub(crate) fn next(
+        &mut self,
+        most: impl Fn(u64) -> u64,
+        va: u64,
+        hole: &Range<u64>,
+    ) -> Range<u64> {
         if va & !(PAGE - 1) == self.end {
             self.len = (self.len * 2).min(Chunk::MOST);
         }
-        let r = window(va, clas.at_once(self.len), hole);
+        let r = window(va, most(self.len), hole);
         self.end = r.end;
         r
     }

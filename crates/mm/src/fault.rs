@@ -28,6 +28,8 @@ impl Mm {
             match served {
                 // Without the lock: others may send out what this address space has.
                 Err(Bad::Room) if self.await_room().is_ok() => {}
+                // It is ended, unless its limit is raised meanwhile.
+                Err(Bad::Limit) if self.clas.await_more(&self.waiter) => {}
                 r => return r.map_err(|bad| bad.fault(info.addr)),
             }
         }
@@ -80,7 +82,7 @@ impl State {
         let library = self.library(&vr, &vma);
         // A library's data is written soon.
         if !library.is_empty() && access != Access::Write && vma.allows(Access::Write) {
-            let _ = self.resolve(va, &vr, &vma, true, Effort::Needed);
+            let _ = self.guess_pma(va, &vr, &vma, true);
         }
         let (r, pma) = self.resolve(va, &vr, &vma, access == Access::Write, Effort::Needed)?;
         let page = Va(va).page_down().0;

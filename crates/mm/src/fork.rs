@@ -71,6 +71,7 @@ impl State {
         };
         to.room.inherit(&self.room);
         to.quota.inherit(&self.quota);
+        to.bounds.set(self.bounds.get().inherited());
         to.pmas.inherit_foreign(&self.pmas);
         let vmas: Vec<(Range<u64>, Vma)> = self
             .vmas

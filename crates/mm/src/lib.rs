@@ -45,6 +45,7 @@
 //! | `host_map` | what the host has mapped, and the batch of changes |
 //! | `room` | the limits and the layout of the image |
 //! | `quota` | what is taken of the container's mappings and the user's memory |
+//! | `bounds` | how much memory may be here, and how much stays |
 //! | `predict` | what history tells |
 //! | `patches` | the patched call sites |
 //!
@@ -75,6 +76,7 @@
 
 mod advise;
 mod ahead;
+mod bounds;
 mod brk;
 mod chunk;
 mod copy;
@@ -112,15 +114,17 @@ mod vmas;
 
 use abi::errno::ESRCH;
 use abi::{Errno, Va};
+use bounds::Bounded;
 use clas::{Clas, MappingObserver, Waiter};
 use parking_lot::{Mutex, RwLock};
 use platform::{AddressSpace, AppThread, MapOp};
 use state::State;
-use state::pmas::{Charged, Freed};
+use state::pmas::Charged;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::ucounts::Ucounts;
 
+pub use bounds::Bounds;
 pub use fork::Writers;
 pub use futex::FutexKey;
 pub use info::{Usage, VmaInfo, VmaUsage};
@@ -161,6 +165,8 @@ pub struct Mm {
     waiter: Arc<Waiter>,
     /// Counted by the PMAs. Atomics.
     charged: Arc<Charged>,
+    /// See [`State`]. Atomics.
+    bounds: Arc<Bounded>,
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -178,6 +184,7 @@ impl Mm {
                 me: own,
                 waiter: state.waiter.clone(),
                 charged: state.pmas.charged().clone(),
+                bounds: state.bounds.clone(),
                 state: Mutex::new(state),
                 clas,
                 space,
@@ -234,12 +241,7 @@ impl Mm {
         let r = f(&mut st);
         st.host.drop_at_random();
         st.host.flush();
-        let freed = if st.host.is_gone() {
-            // Its threads may still run, for a moment.
-            Freed::default()
-        } else {
-            st.pmas.take_freed()
-        };
+        let freed = st.take_freed();
         let files = st.vmas.take_dropped();
         let met = std::mem::take(&mut st.met);
         drop(st);

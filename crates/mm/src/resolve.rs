@@ -95,7 +95,8 @@ impl State {
 
     /// The PMA that serves `va` in the VMA `vma` at `vr`, clipped to it; made if there is none.
     /// With `write`, one that may be written. The caller has checked the VMA's protection. Where
-    /// the limit is reached, frames that nobody has touched go, the caller's others, too.
+    /// the limit is reached, frames that nobody has touched go, the caller's others, too; at its own
+    /// limit what else can ([`crate::bounds`]).
     pub(crate) fn resolve(
         &mut self,
         va: u64,
@@ -110,6 +111,11 @@ impl State {
         self.waiter.set_empty(false);
         while tries < TRIES {
             match self.resolve_now(va, vr, vma, write, effort) {
+                Err(Bad::Limit) => {
+                    self.at_own_limit(effort)?;
+                    tries += 1;
+                    continue;
+                }
                 Err(Bad::Memory) if effort == Effort::Needed && self.clas.is_limited() => {}
                 r => return r,
             }
@@ -191,6 +197,12 @@ impl State {
             Some(most) => window(va, most, r),
             None => self.predictor.copies.plan(va, r, least),
         };
+        // What it has frames of already counts.
+        let more = if pma.frames().is_some() { 0 } else { PAGE };
+        if part.end - part.start > self.own_room() && more > 0 {
+            part = window(va, PAGE, r);
+        }
+        self.fits(more)?;
         let mut from = pma.after(part.start - r.start);
         let beside = self.pmas.beside(&part);
         let to = match from.copy(&self.clas, part.end - part.start, beside) {
@@ -222,11 +234,14 @@ impl State {
             None => {
                 let eager = !vma.flags.contains(VmaFlags::NORESERVE)
                     && vr.end - vr.start <= EAGER
-                    && !self.clas.is_limited();
+                    && !self.is_limited();
                 let r = if eager {
                     hole
-                } else if self.clas.is_limited() {
-                    self.chunk.next(&self.clas, va, &hole)
+                } else if self.is_limited() {
+                    self.fits(PAGE)?;
+                    let own = self.own_at_once(CHUNK);
+                    let most = |n: u64| self.clas.at_once(n.min(own));
+                    self.chunk.next(most, va, &hole)
                 } else {
                     window(va, CHUNK, &hole)
                 };
@@ -267,6 +282,11 @@ impl State {
         } else {
             (Access::Read, PmaKind::File, EAGER)
         };
+        // What the host keeps does not count.
+        let size = match f.file.mappable.memory() {
+            Some(_) => self.own_at_once(size),
+            None => size,
+        };
         let page = Va(va).page_down().0;
         let around = window(va, size, &hole);
         // First around the fault; then, if the file's run there ends before it, from it on.
@@ -281,6 +301,11 @@ impl State {
                         return Err(Bad::Bus);
                     }
                     let r = start..start + got;
+                    let counts = matches!(backing, Backing::Frames(_));
+                    if counts && let Err(bad) = self.fits(got) {
+                        self.pmas.release(backing, got / PAGE);
+                        return Err(bad);
+                    }
                     if self.pmas.overlaps(r.clone()) {
                         // The first try served a part already.
                         self.pmas.release(backing, got / PAGE);

@@ -6,6 +6,7 @@ pub(crate) mod pmas;
 
 use crate::Mm;
 use crate::Result;
+use crate::bounds::Bounded;
 use crate::chunk::Chunk;
 use crate::host_map::HostMap;
 use crate::patches::Patches;
@@ -18,7 +19,7 @@ use crate::vmas::Vmas;
 use abi::errno::ENOMEM;
 use clas::{Clas, MappingObserver, Waiter};
 use platform::AddressSpace;
-use pmas::Pmas;
+use pmas::{Freed, Pmas};
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 
@@ -44,6 +45,8 @@ pub(crate) struct State {
     pub(crate) chunk: Chunk,
     /// How it waits for room, with the lock held. Shared with `Mm`, which asks without it.
     pub(crate) waiter: Arc<Waiter>,
+    /// How much may be here, and how much stays. Shared with `Mm`, which changes it without the lock.
+    pub(crate) bounds: Arc<Bounded>,
     /// Who needs room does not wait for it here, but without the lock ([`Bad::Room`]).
     ///
     /// [`Bad::Room`]: crate::types::Bad::Room
@@ -74,10 +77,21 @@ impl State {
             faults: 0,
             chunk: Chunk::default(),
             waiter: Arc::default(),
+            bounds: Arc::default(),
             waits_outside: false,
             swap: Hands::default(),
             kin: Arc::default(),
             met: Vec::new(),
+        }
+    }
+
+    /// The frames that are to be given back without the lock, once the batch is made.
+    pub(crate) fn take_freed(&mut self) -> Freed {
+        if self.host.is_gone() {
+            // Its threads may still run, for a moment.
+            Freed::default()
+        } else {
+            self.pmas.take_freed()
         }
     }
 

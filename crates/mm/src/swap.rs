@@ -12,7 +12,7 @@
 //!   moves it. What another address space has brought in may still be so here; bringing it in again
 //!   is nothing. Where that one has given it up since, it is in memory and no hand passes by it: a
 //!   *stray*, which is looked for where little else goes.
-//! - Locked memory stays.
+//! - Locked memory stays, and what is within a reservation ([`crate::bounds`]).
 //!
 //! # Which memory
 //!
@@ -21,7 +21,7 @@
 //! and sends out clusters that are not mapped; those that are lose their mapping, and have until
 //! the next round to be used (second chance).
 
-use crate::pma::{PmaKind, window};
+use crate::pma::{Pma, PmaKind, window};
 use crate::state::State;
 use crate::types::Bad;
 use crate::vma::VmaFlags;
@@ -101,17 +101,21 @@ impl Kin {
     }
 }
 
+/// What a hand has passed: clusters that were not used lately, and those that were.
+pub(crate) type Round = (Vec<Range<u64>>, Vec<Range<u64>>);
+
 /// Which of what others have mapped, too, is sent out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Others {
+pub(crate) enum Others {
     /// What they do not have mapped; else they lose their mapping, this time.
     Unused,
     All,
 }
 
 impl Mm {
-    /// Sends out up to so many bytes that were not used lately; how many went. Where somebody holds
-    /// the address space and waits for room, that one is asked to do it, later.
+    /// Sends out up to so many bytes that were not used lately, but nothing of its reservation; how
+    /// many went. Where somebody holds the address space and waits for room, that one is asked to do
+    /// it, later.
     pub fn send_out(&self, bytes: u64) -> u64 {
         let Some(mut st) = self.state.try_lock() else {
             if self.waiter.ask(bytes) {
@@ -119,7 +123,7 @@ impl Mm {
             }
             return 0;
         };
-        let sent = st.send_out(bytes);
+        let sent = st.give(bytes);
         let met = std::mem::take(&mut st.met);
         drop(st);
         drop(met);
@@ -135,15 +139,9 @@ impl Mm {
 
 impl State {
     /// See [`Mm::send_out`]. Only where all was looked at it may be nothing.
-    pub(crate) fn send_out(&mut self, bytes: u64) -> u64 {
-        let looks = self.pmas.charged().all() / bytes.saturating_mul(LOOK).max(PAGE) + 2;
-        let mut done = 0;
-        for _ in 0..looks {
-            if done > 0 || !self.can_send() {
-                break;
-            }
-            done = self.send_next(bytes);
-        }
+    pub(crate) fn give(&mut self, bytes: u64) -> u64 {
+        let bytes = bytes.next_multiple_of(PAGE);
+        let mut done = self.send_out(self.spare(bytes));
         if done < bytes && self.can_send() {
             // What others have brought in of what is swapped out here: they may have given it up
             // since, so that no other hand finds it.
@@ -154,7 +152,24 @@ impl State {
         done
     }
 
-    fn can_send(&self) -> bool {
+    /// Sends out up to so many bytes that are here, of its reservation, too.
+    pub(crate) fn send_out(&mut self, bytes: u64) -> u64 {
+        let mut done = 0;
+        for _ in 0..self.rounds(bytes) {
+            if done > 0 || bytes == 0 || !self.can_send() {
+                break;
+            }
+            done = self.send_next(bytes);
+        }
+        done
+    }
+
+    /// In so many rounds all is looked at, twice.
+    pub(crate) fn rounds(&self, bytes: u64) -> u64 {
+        self.pmas.charged().all() / bytes.saturating_mul(LOOK).max(PAGE) + 2
+    }
+
+    pub(crate) fn can_send(&self) -> bool {
         !self.host.is_gone() && self.clas.can_swap()
     }
 
@@ -186,13 +201,10 @@ impl State {
     }
 
     fn send_next(&mut self, bytes: u64) -> u64 {
-        let (unused, used) = self.look_round(bytes);
-        for r in &used {
-            self.host.unmap(r.clone());
-        }
-        if !self.host.flush() || self.host.is_gone() {
+        let goes = |p: &Pma| matches!(p.kind, PmaKind::Anon | PmaKind::AnonCow);
+        let Some((unused, used)) = self.next_round(bytes, goes) else {
             return 0;
-        }
+        };
         let steps = [
             (&unused, Others::Unused),
             (&unused, Others::All),
@@ -201,9 +213,19 @@ impl State {
         self.send_steps(&steps, bytes)
     }
 
+    /// As [`State::look_round`]; none of it is mapped here any more. `None` where the host cannot
+    /// unmap it.
+    pub(crate) fn next_round(&mut self, bytes: u64, goes: impl Fn(&Pma) -> bool) -> Option<Round> {
+        let (unused, used) = self.look_round(bytes, goes);
+        for r in &used {
+            self.host.unmap(r.clone());
+        }
+        (self.host.flush() && !self.host.is_gone()).then_some((unused, used))
+    }
+
     /// Sends out up to so many bytes of what is not mapped here, step by step. What was used goes
     /// only where else nothing would.
-    fn send_steps(&mut self, steps: &[(&Vec<Range<u64>>, Others)], bytes: u64) -> u64 {
+    pub(crate) fn send_steps(&mut self, steps: &[(&Vec<Range<u64>>, Others)], bytes: u64) -> u64 {
         if steps.iter().all(|(ranges, _)| ranges.is_empty()) {
             return 0;
         }
@@ -218,7 +240,8 @@ impl State {
                 if done >= bytes {
                     break;
                 }
-                done += self.send_range(r.clone(), &mut others, *which);
+                let part = r.start..r.end.min(r.start + (bytes - done));
+                done += self.send_range(part, &mut others, *which);
             }
         }
         drop(others);
@@ -226,16 +249,16 @@ impl State {
         done
     }
 
-    /// Clusters from the hand on that could go, until there are enough: those that were not used
-    /// lately, and those that were. The hand moves on.
-    fn look_round(&mut self, bytes: u64) -> (Vec<Range<u64>>, Vec<Range<u64>>) {
+    /// Clusters from the hand on that could go, of PMAs that do (`goes`), until there are enough:
+    /// those that were not used lately, and those that were. The hand moves on.
+    fn look_round(&mut self, bytes: u64, goes: impl Fn(&Pma) -> bool) -> Round {
         let (mut unused, mut used) = (Vec::new(), Vec::new());
         let (mut found, mut looked) = (0, 0);
         let start = self.swap.out;
         let mut end = start;
         for half in [start..USER_MAX, 0..start] {
             for (r, pma) in self.pmas.range(half.clone()) {
-                if !matches!(pma.kind, PmaKind::Anon | PmaKind::AnonCow) {
+                if !goes(pma) {
                     continue;
                 }
                 let r = r.start.max(half.start)..r.end.min(half.end);
@@ -347,7 +370,7 @@ impl State {
 
     /// Who holds this waits for room, and was asked to free some.
     pub(crate) fn free_some(&mut self, bytes: u64) {
-        if self.send_out(bytes) == 0 && self.trim() == 0 {
+        if self.give(bytes) == 0 && self.trim() == 0 {
             self.waiter.set_empty(true);
         }
     }
@@ -378,6 +401,10 @@ impl State {
             return Err(Bad::Bus);
         };
         let mut part = self.swap.inward(va, &r);
+        if part.end - part.start > self.own_room() {
+            part = window(va, PAGE, &r);
+            self.fits(PAGE)?;
+        }
         let mut found = self.bring_part(&e, pma, &part);
         if found == Err(ENOMEM) && part.end - part.start > PAGE {
             part = window(va, PAGE, &r);
@@ -408,7 +435,7 @@ impl State {
 }
 
 /// Unmaps `r`, which is the frames from `at` on, in the others that have these. Whether those are
-/// `refs`, all unlocked, and nothing is mapped there any more.
+/// `refs`, all unlocked and above their reservations, and nothing is mapped there any more.
 fn unmap_others(
     others: &mut [MutexGuard<'_, State>],
     r: &Range<u64>,
@@ -421,7 +448,8 @@ fn unmap_others(
     }
     let owners = others.iter_mut().filter(|o| o.is_owner(r, at));
     let mut owners: Vec<_> = owners.collect();
-    if owners.len() != refs as usize || owners.iter().any(|o| o.is_locked(r) || o.host.is_gone()) {
+    let keeps = |o: &State| o.is_locked(r) || o.host.is_gone() || !o.may_lose(r.end - r.start);
+    if owners.len() != refs as usize || owners.iter().any(|o| keeps(o)) {
         return false;
     }
     let mut was_used = false;

@@ -1,5 +1,6 @@
 //! A fake address space, a naive model, and random operations on both.
 
+mod bounds;
 mod calls;
 mod predict;
 mod random;

@@ -125,6 +125,8 @@ pub(crate) enum Bad {
     Bus,
     /// There is none, nor will there be.
     Memory,
+    /// Its own limit leaves none, and nothing of it can go: its process is to be ended.
+    Limit,
     /// There is none now: the caller waits for room without the lock, and tries again.
     Room,
 }
@@ -137,7 +139,7 @@ impl Bad {
             Bad::Forbidden => (SIGSEGV, SEGV_ACCERR),
             Bad::Bus => (SIGBUS, BUS_ADRERR),
             // As the kernel's out-of-memory killer.
-            Bad::Memory | Bad::Room => (SIGKILL, abi::signal::SI_KERNEL),
+            Bad::Memory | Bad::Room | Bad::Limit => (SIGKILL, abi::signal::SI_KERNEL),
         };
         Fault { signal, code, addr }
     }

@@ -33,15 +33,6 @@ fn own_memory(limit: i64) -> i64 {
     OWN_MEMORY + limit / OWN_PART
 }
 
-/// The host's value for `n` bytes of a container with this limit; what is no limit stays.
-fn above(n: i64, limit: i64) -> i64 {
-    if n > 0 && limit > 0 {
-        n.saturating_add(own_memory(limit))
-    } else {
-        n
-    }
-}
-
 /// What the host is to keep; `None` leaves it as it is.
 struct HostMemory {
     limit: Option<i64>,
@@ -50,9 +41,8 @@ struct HostMemory {
     reservation: Option<i64>,
 }
 
-/// A container's own limit, of what the host's files say.
-#[must_use]
-pub fn without_own_memory(limit: u64) -> u64 {
+/// Undoes [`own_memory`].
+fn without_own_memory(limit: u64) -> u64 {
     let (own, part) = (OWN_MEMORY as u64, OWN_PART as u64);
     let both = u128::from(limit.saturating_sub(own)) * u128::from(part) / u128::from(part + 1);
     both as u64
@@ -122,6 +112,8 @@ pub struct Cgroups {
     v2: Option<PathBuf>,
     /// Whether version 2 has the controllers.
     unified: bool,
+    /// Bytes of the sandbox's own swap, which lies in memory of the host's.
+    own_swap: u64,
     /// What is made for it, parents first; removed with the container.
     made: Vec<PathBuf>,
     /// Every directory on the way of each hierarchy, whether it was there or not.
@@ -440,6 +432,32 @@ impl Cgroups {
         Ok(())
     }
 
+    /// The sandbox's own swap has so many bytes.
+    pub fn set_own_swap(&mut self, bytes: u64) {
+        self.own_swap = bytes;
+    }
+
+    /// The host's value for `n` bytes of a container with this limit; what is no limit stays.
+    fn above(&self, n: i64, limit: i64) -> i64 {
+        let swap = i64::try_from(self.own_swap).unwrap_or(i64::MAX);
+        if n > 0 && limit > 0 {
+            n.saturating_add(own_memory(limit)).saturating_add(swap)
+        } else {
+            n
+        }
+    }
+
+    /// A container's own limit, of the host's; what is no limit stays.
+    #[must_use]
+    pub fn own_limit(&self, host: u64) -> u64 {
+        const UNLIMITED: u64 = 1 << 60;
+        if host >= UNLIMITED {
+            host
+        } else {
+            without_own_memory(host.saturating_sub(self.own_swap))
+        }
+    }
+
     fn memory(&self, m: &Memory, warnings: &mut Vec<String>) -> Result<()> {
         for (word, set) in [
             ("kernel", m.kernel.is_some_and(|n| n != 0)),
@@ -457,9 +475,9 @@ impl Cgroups {
         }
         let swap = m.swap.filter(|n| *n != 0);
         let host = HostMemory {
-            limit: asked.map(|n| above(n, n)),
+            limit: asked.map(|n| self.above(n, n)),
             // (Without a limit beside it, it is taken for one.)
-            swap: swap.map(|s| above(s, asked.unwrap_or(s))),
+            swap: swap.map(|s| self.above(s, asked.unwrap_or(s))),
             reservation: m.reservation.filter(|n| *n != 0),
         };
         if self.unified {

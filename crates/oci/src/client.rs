@@ -72,6 +72,8 @@ pub enum Request {
     Network,
     /// Rules of the network, in the descriptor.
     Rules,
+    /// Bounds of a process's memory, in the descriptor.
+    Bounds,
     Changes,
     /// Answered when the container ends.
     Wait,

@@ -478,6 +478,7 @@ pub fn limits(r: &spec::Resources) -> Limits {
         reservation: memory.reservation.filter(|n| *n != 0),
         frames: frames(&memory),
         swap: None,
+        process: None,
         quota: cpu.quota.filter(|n| *n != 0),
         period: cpu.period.filter(|n| *n != 0),
         weight: cpu.shares.filter(|n| *n != 0).map(weight),

@@ -10,6 +10,7 @@ use crate::spec::{self, Hooks, Spec};
 use crate::state::{self, Dir, Lock, Record, Sandbox, Status, check_id};
 use crate::{
     Error, Leaving, OVERLAY_ANNOTATION, Overlay, Result, Runtime, Tried, client, files, leaving,
+    memory,
 };
 use config::Stdio;
 use hostcall::start::{self as host, Side};
@@ -120,6 +121,11 @@ impl Bundle {
             net: rt.net,
             sandbox: sandbox.as_ref(),
         })?;
+        let joins = sandbox.is_some();
+        let beside = memory::of_bundle(rt, &spec, joins, &mut converted.warnings)?;
+        let limits = &mut converted.plan.container.limits;
+        limits.swap = beside.swap.and_then(|n| i64::try_from(n).ok());
+        limits.process = beside.process.and_then(|n| i64::try_from(n).ok());
         let unknown = unknown
             .into_iter()
             .map(|w| format!("{w} is not known to this version"));
@@ -190,6 +196,8 @@ impl Bundle {
             PathWords::Path
         };
         record.cgroups = Cgroups::plan(path, &record.id, words, warnings)?;
+        let swap = self.converted.plan.container.limits.swap_max();
+        record.cgroups.set_own_swap(swap.unwrap_or(0));
         dir.save(record)?;
         let asked = !path.is_empty() || resources.is_some();
         let wanted = if asked { Wanted::Yes } else { Wanted::No };

@@ -62,6 +62,7 @@ mod launch;
 mod leaving;
 mod lifecycle;
 pub mod log;
+pub mod memory;
 mod monitor;
 mod network;
 mod outbox;
@@ -73,7 +74,6 @@ mod state;
 mod terminal;
 
 pub use cgroup::Cgroups;
-pub use cgroup::without_own_memory;
 pub use client::check_request;
 pub use container::Info;
 pub use create::{Create, Created, create};
@@ -83,7 +83,7 @@ pub use exec::{Detached, Exec, base, exec, exec_detached};
 pub use leaving::{complete, open_log, resolvers};
 pub use lifecycle::{
     After, Ps, Scope, cgroups, events, kill, kill_process, kills_for_memory, list, network_report,
-    pause, ps, resume, run, set_rules, start, state, tar, update, wait,
+    pause, ps, resume, run, set_bounds, set_rules, start, state, tar, update, wait,
 };
 pub use log::{Format, Log, in_words};
 pub use seccomp::features as seccomp_features;
@@ -214,6 +214,7 @@ pub struct Runtime {
     pub annotated: Annotated,
     pub net: Net,
     pub leaving: Leaving,
+    pub memory: memory::Beside,
 }
 
 /// The network that containers get.

@@ -9,7 +9,7 @@ use crate::delete::{Force, delete};
 use crate::launch::{OwnTerminal, exit_code};
 use crate::state::{self, Dir, KILLS_FOR_MEMORY, Owner, Status};
 use crate::{Error, Result, Runtime, Tried, convert, exec, files, hooks, leaving, network, spec};
-use config::{Census, Limits};
+use config::{BoundsSpec, Census, Limits};
 use egress::Rules;
 use hostcall::{HostFd, process};
 use net::report::Report;
@@ -203,6 +203,15 @@ pub fn set_rules(rt: &Runtime, id: &str, mut rules: Rules) -> Result<()> {
     let text = serde_json::to_vec(&rules).tried("describe the rules")?;
     let body = files::in_memory(&text)?;
     c.ask(&Request::Rules, &[body.as_raw_fd()]).map(drop)
+}
+
+/// `memory set`: from now on a process may have so much of its container's memory.
+pub fn set_bounds(rt: &Runtime, id: &str, bounds: &BoundsSpec) -> Result<()> {
+    let text = serde_json::to_vec(bounds).tried("describe the limits")?;
+    let body = files::in_memory(&text)?;
+    open(rt, id)?
+        .ask(&Request::Bounds, &[body.as_raw_fd()])
+        .map(drop)
 }
 
 /// What the Sentry writes where it is asked for this. It is bounded, and only to be shown.

@@ -2,6 +2,7 @@
 
 mod containers;
 pub mod memory;
+mod replacement;
 
 use crate::container::{self, Container};
 use crate::ns::NsProxy;

@@ -14,8 +14,8 @@ use std::path::Path;
 /// Nanoseconds of one tick in `cpuacct.stat` (USER_HZ is 100 on x86-64).
 const TICK: u64 = 10_000_000;
 
-/// A cgroup's files of one controller.
-struct Files<'a>(Option<&'a Path>);
+/// A cgroup's files of one controller, and the groups that it belongs to.
+struct Files<'a>(Option<&'a Path>, &'a Cgroups);
 
 impl Files<'_> {
     fn text(&self, file: &str) -> String {
@@ -43,21 +43,11 @@ impl Files<'_> {
 
 /// `tasks` are those inside, with their limit (0 for none).
 pub fn of(groups: &Cgroups, tasks: (u64, u64)) -> Any {
-    let files = |name| Files(groups.controller(name));
+    let files = |name| Files(groups.controller(name), groups);
     if groups.is_unified() {
         crate::events::pack(&version2(&files("memory"), tasks))
     } else {
         crate::events::pack(&version1(&files, tasks))
-    }
-}
-
-/// A container's own limit, of the host's; what is no limit stays.
-fn own_limit(host: u64) -> u64 {
-    const UNLIMITED: u64 = 1 << 60;
-    if host >= UNLIMITED {
-        host
-    } else {
-        oci::without_own_memory(host)
     }
 }
 
@@ -66,7 +56,7 @@ fn entry(f: &Files<'_>, prefix: &str) -> MessageField<v1::MemoryEntry> {
     // Memory with swap is above the container's by as much as memory is.
     let host = f.number("memory.limit_in_bytes");
     MessageField::some(v1::MemoryEntry {
-        limit: of("limit_in_bytes").saturating_sub(host - own_limit(host)),
+        limit: of("limit_in_bytes").saturating_sub(host - f.1.own_limit(host)),
         usage: of("usage_in_bytes"),
         max: of("max_usage_in_bytes"),
         failcnt: of("failcnt"),
@@ -150,7 +140,7 @@ fn memory1(memory: &Files<'_>) -> v1::MemoryStat {
         inactive_file: m("inactive_file"),
         active_file: m("active_file"),
         unevictable: m("unevictable"),
-        hierarchical_memory_limit: own_limit(m("hierarchical_memory_limit")),
+        hierarchical_memory_limit: memory.1.own_limit(m("hierarchical_memory_limit")),
         hierarchical_swap_limit: m("hierarchical_memsw_limit"),
         total_cache: m("total_cache"),
         total_rss: m("total_rss"),
@@ -275,7 +265,7 @@ fn version2(f: &Files<'_>, tasks: (u64, u64)) -> v2::Metrics {
             thp_fault_alloc: m("thp_fault_alloc"),
             thp_collapse_alloc: m("thp_collapse_alloc"),
             usage: f.number("memory.current"),
-            usage_limit: own_limit(f.number("memory.max")),
+            usage_limit: f.1.own_limit(f.number("memory.max")),
             max_usage: f.number("memory.peak"),
             swap_usage: f.number("memory.swap.current"),
             swap_limit: f.number("memory.swap.max"),
@@ -325,7 +315,8 @@ mod tests {
             "254:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=0\n",
         );
         put("memory.events", "oom_kill 5\n");
-        let m = version1(&|_| Files(Some(&dir)), (2, 64));
+        let groups = Cgroups::default();
+        let m = version1(&|_| Files(Some(&dir), &groups), (2, 64));
         assert_eq!((m.pids.current, m.pids.limit), (2, 64));
         assert_eq!((m.cpu.usage.total, m.cpu.usage.user), (55, 2 * TICK));
         assert_eq!(
@@ -341,7 +332,8 @@ mod tests {
             (io.len(), io[1].op.as_str(), io[1].value, io[1].major),
             (2, "Write", 4, 8)
         );
-        let m = version2(&Files(Some(&dir)), (1, 0));
+        let groups = Cgroups::default();
+        let m = version2(&Files(Some(&dir), &groups), (1, 0));
         assert_eq!(
             (m.memory.usage, m.memory.usage_limit, m.memory.anon),
             (12, u64::MAX, 9)

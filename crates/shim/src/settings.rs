@@ -52,6 +52,8 @@ pub struct Words {
     pub deny: Vec<egress::Rule>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub net_log: Option<PathBuf>,
+    /// As `cloister --swap` and `--process-memory` have it.
+    pub memory: oci::memory::Beside,
     pub systemd_cgroup: bool,
     pub debug: bool,
     /// System calls to write to `log.json` in the bundle: names and classes; an empty list for all.
@@ -201,6 +203,7 @@ impl Settings {
                 None => Annotated::default(),
                 Some(a) => a.parse().map_err(|e| format!("annotations: {e}"))?,
             },
+            memory: w.memory,
             leaving: oci::Leaving {
                 rules: egress::Rules {
                     allow: w.allow.clone(),

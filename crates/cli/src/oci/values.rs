@@ -11,27 +11,6 @@ pub fn user(s: &str) -> Result<(u32, Option<u32>), String> {
     }
 }
 
-/// Bytes, with a unit of 1024 and its powers if there is one, as runc has it: 50M, 50MB, 50mib.
-/// Negative for none.
-pub fn size(s: &str) -> Result<i64, String> {
-    let wrong = || "write bytes, or a number with k, m, g or t, as in 50M".to_owned();
-    if let Ok(n) = s.parse() {
-        return Ok(n);
-    }
-    let lower = s.to_ascii_lowercase();
-    let digits = lower.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let shift = match &lower[digits.len()..] {
-        "b" => 0,
-        "k" | "kb" | "kib" => 10,
-        "m" | "mb" | "mib" => 20,
-        "g" | "gb" | "gib" => 30,
-        "t" | "tb" | "tib" => 40,
-        _ => return Err(wrong()),
-    };
-    let n: i64 = digits.trim_end().parse().map_err(|_| wrong())?;
-    n.checked_mul(1 << shift).ok_or_else(wrong)
-}
-
 /// Signals by name.
 const SIGNALS: [(&str, i32); 31] = [
     ("HUP", 1),
@@ -88,27 +67,4 @@ pub fn signal(s: &str) -> Result<i32, String> {
         .find(|(n, _)| *n == name)
         .map(|(_, n)| *n)
         .ok_or_else(|| format!("{s} is no signal"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::size;
-
-    #[test]
-    fn sizes() {
-        for (text, bytes) in [
-            ("0", 0),
-            ("-1", -1),
-            ("4096", 4096),
-            ("50M", 50 << 20),
-            ("1kb", 1024),
-            ("2 GiB", 2 << 30),
-            ("7b", 7),
-        ] {
-            assert_eq!(size(text), Ok(bytes), "{text}");
-        }
-        for bad in ["", "M", "1.5G", "5x", "9999999T", "--1", "1mm"] {
-            assert!(size(bad).is_err(), "{bad}");
-        }
-    }
 }

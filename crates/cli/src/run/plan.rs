@@ -24,6 +24,7 @@ pub fn plan(args: &Do, network: Outside) -> Result<Plan> {
                 memory: args.memory,
                 frames: args.memory,
                 swap: args.swap,
+                process: args.process_memory,
                 ..Limits::default()
             },
             ..ContainerSpec::default()

@@ -57,6 +57,8 @@ enum Op {
     Trim,
     SendOut(u64),
     PageOut(usize, usize),
+    /// Pages that may be here, and that stay.
+    Bound(u64, u64),
     Fail(u32),
 }
 
@@ -91,6 +93,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => Just(Op::Trim),
         5 => (1..40u64).prop_map(Op::SendOut),
         2 => span().prop_map(|(a, l)| Op::PageOut(a, l)),
+        1 => (24..40u64, 0..20u64).prop_map(|(l, r)| Op::Bound(l, r)),
         1 => (1..4u32).prop_map(Op::Fail),
     ]
 }
@@ -128,6 +131,7 @@ struct World {
     clas: Arc<Clas>,
     apps: Vec<(App, Model)>,
     files: Vec<(Arc<TestFile>, Vec<Bytes>)>,
+    has_room_outside: bool,
 }
 
 fn va(page: usize) -> u64 {
@@ -164,6 +168,7 @@ impl World {
                 },
             )],
             files,
+            has_room_outside: false,
         }
     }
 
@@ -343,6 +348,16 @@ impl World {
             Op::PageOut(at, len) => {
                 let _ = app.mm.madvise(Va(va(at)), len as u64 * P, MADV_PAGEOUT);
             }
+            // Where all of it can be sent out.
+            Op::Bound(limit, reserve) if self.has_room_outside => {
+                app.mm.set_bounds(Bounds {
+                    limit: limit * P,
+                    reserve: reserve * P,
+                });
+                *app.space.fail_in.lock() = 0;
+                assert_eq!(app.mm.shrink(), Some(true));
+            }
+            Op::Bound(..) => {}
             Op::Fail(n) => *app.space.fail_in.lock() = n,
             Op::Fork | Op::Exit => {}
         }
@@ -365,10 +380,14 @@ proptest! {
         }
         if swap > 0 {
             w.clas.swap_in_memory(swap * P).unwrap();
+            w.has_room_outside = swap == 1000;
         }
         for (op, who) in ops {
             w.step(op, who as usize);
-            w.apps.iter().for_each(|(a, _)| a.check());
+            w.apps.iter().for_each(|(a, _)| {
+                a.check();
+                assert!(a.mm.charged_here() <= a.mm.bounds().limit);
+            });
         }
         // Everything is given back.
         w.apps.clear();

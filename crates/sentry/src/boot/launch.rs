@@ -147,6 +147,12 @@ fn process(
     let actions = Arc::new(RwLock::new(actions(spec)));
     let group = ThreadGroup::new(pid, container, actions, limits(spec));
     let is_first = container.note_first(tgid);
+    let bounds = mm::Bounds {
+        limit: container.ns.cgroup.process_max().unwrap_or(u64::MAX),
+        reserve: 0,
+    };
+    *group.memory.lock() = bounds;
+    mm.set_bounds(bounds);
     group.from_outside.store(!is_first, Ordering::Relaxed);
     // Process 1 of a namespace below the initial one is protected anyway.
     if tgid == 1 && container.is_managed {

@@ -11,7 +11,7 @@ use crate::task::ThreadGroup;
 use crate::task::launch::Launch;
 use abi::errno::EINTR;
 use abi::{SigInfo, Signal};
-use config::{Census, CensusProcess, DevicesSpec, ExecSpec, Spinning, Turns, control};
+use config::{BoundsSpec, Census, CensusProcess, DevicesSpec, ExecSpec, Spinning, Turns, control};
 use hostcall::HostFd;
 use std::sync::Arc;
 use wait::spin::Kind;
@@ -194,6 +194,15 @@ impl Server {
                 let body = serde_json::to_vec(&report).map_err(|e| e.to_string())?;
                 let out = given.first().ok_or("there is nowhere to write to")?;
                 or(write_all(out, &body), "write of the network")?;
+                Ok(Some(0))
+            }),
+            control::BOUNDS => request.aside(move |r| {
+                let body = given.first().ok_or("the request has no body")?;
+                let body = or(read_all(body), "read of the limits")?;
+                let b: BoundsSpec = serde_json::from_slice(&body)
+                    .map_err(|e| format!("the limits are not understood: {e}"))?;
+                r.kernel
+                    .set_bounds(&r.container, b.pid, b.limit, b.reserve)?;
                 Ok(Some(0))
             }),
             // (They are the sandbox's: who joins it has no say.)

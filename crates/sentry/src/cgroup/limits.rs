@@ -79,6 +79,12 @@ impl Cgroup {
         self.limits.lock().frames_max()
     }
 
+    /// The limit of each process's frames, bytes.
+    #[must_use]
+    pub fn process_max(&self) -> Option<u64> {
+        self.limits.lock().process_max()
+    }
+
     /// How many CPUs there are, of `all`.
     #[must_use]
     pub fn cpus(&self, all: u32) -> u32 {

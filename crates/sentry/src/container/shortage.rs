@@ -10,6 +10,8 @@ pub struct Shortage {
     pub(crate) worker: Mutex<Worker>,
     /// The worker is asked for something.
     pub(crate) asked: Condvar,
+    /// Held while a process's limit or reservation changes: before the task list's.
+    pub(crate) bounds: Mutex<()>,
     /// Counts of `memory.events`. Atomics.
     pub max: AtomicU64,
     pub oom: AtomicU64,

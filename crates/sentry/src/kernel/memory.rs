@@ -7,21 +7,25 @@
 //!   on a thread of its own, which is there only while somebody waits, and takes an address
 //!   space's lock only where it is free. Who waits with such a lock held sends out its own part
 //!   itself, when it is asked.
-//! - What is sent out is taken from each process by its share of what there is; of very many, the
-//!   largest give it.
-//! - It ends processes of this container alone, and only while somebody waits who has given up all
+//! - What is sent out is taken as the policy says ([`super::replacement`]); of very many, the
+//!   largest give it. Nobody gives what is reserved for it.
+//! - A process that has reached a limit of its own makes room itself ([`mm::Bounds`]); where it
+//!   cannot, it alone is ended.
+//! - What is reserved is no more than there can be, together: else it is refused.
+//! - Else it ends processes of this container alone, and only while somebody waits who has given up all
 //!   that it could itself: none while one that is to die is still on its way
 //!   out, for [`PATIENCE`] at most.
 //! - A process that it ends gets no more memory, and waits for none: it can go.
 
 use super::Kernel;
+use super::replacement::{Share, parts};
 use crate::container::Container;
 use crate::container::log::Level;
 use crate::task::ThreadGroup;
 use abi::PAGE_SIZE;
 use abi::signal::SIGKILL;
 use config::control;
-use mm::Mm;
+use mm::{Bounds, Mm};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -91,6 +95,28 @@ struct Holder {
     mm: Arc<Mm>,
 }
 
+impl Holder {
+    fn share(&self) -> Share {
+        Share {
+            here: self.mm.charged_here(),
+            reserve: self.mm.bounds().reserve,
+        }
+    }
+
+    fn is_dying(&self) -> bool {
+        self.group.exit_status().is_some()
+    }
+}
+
+/// Why a process is ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Why {
+    /// The container's limit.
+    Container,
+    /// Its own.
+    Own,
+}
+
 impl Kernel {
     /// Has the container's limit of memory kept by its own processes.
     pub fn govern_memory(self: &Arc<Self>, c: &Arc<Container>) {
@@ -129,15 +155,19 @@ impl Kernel {
     fn make_room(&self, c: &Arc<Container>) {
         let mut going = Going::default();
         let mut asked = Instant::now();
+        let mut again = false;
         loop {
             {
                 let mut worker = c.shortage.worker.lock();
-                if std::mem::take(&mut worker.is_asked) {
+                if std::mem::take(&mut worker.is_asked) || again {
                     asked = Instant::now();
                 } else if asked.elapsed() > STAY {
                     worker.runs = false;
                     return;
                 }
+            }
+            if c.clas.take_exhausted() || again {
+                again = !self.keep_own_limits(c);
             }
             let wanted = c.clas.wants_out();
             let freed = self.send_out(c, wanted);
@@ -159,8 +189,8 @@ impl Kernel {
         }
     }
 
-    /// Has so much sent out. Each process gives its share; where that is too little, what nobody
-    /// touched is given back as well.
+    /// Has so much sent out. Each process gives its part; where that is too little, whoever has
+    /// more, and what nobody touched is given back as well.
     fn send_out(&self, c: &Arc<Container>, bytes: u64) -> u64 {
         let mut freed = 0;
         if bytes == 0 {
@@ -169,16 +199,15 @@ impl Kernel {
         let mut holders = self.holders(c);
         holders.sort_by_key(|h| Arc::as_ptr(&h.mm));
         holders.dedup_by(|a, b| Arc::ptr_eq(&a.mm, &b.mm));
-        let mut shares: Vec<(u64, &Holder)> =
-            holders.iter().map(|h| (h.mm.charged_here(), h)).collect();
-        shares.sort_by_key(|s| std::cmp::Reverse(s.0));
-        let all = shares.iter().map(|s| s.0).sum::<u64>().max(1);
+        let shares: Vec<Share> = holders.iter().map(Holder::share).collect();
+        let mut wanted: Vec<(u64, &Holder)> =
+            parts(&shares, bytes).into_iter().zip(&holders).collect();
+        wanted.sort_by_key(|w| std::cmp::Reverse(w.0));
         let mut asked = 0;
-        for (has, h) in shares {
-            if asked >= bytes {
+        for (part, h) in wanted {
+            if asked >= bytes || part == 0 {
                 break;
             }
-            let part = (u128::from(bytes) * u128::from(has) / u128::from(all)) as u64;
             let part = part.max(ENOUGH);
             asked += part;
             freed += h.mm.send_out(part);
@@ -213,26 +242,95 @@ impl Kernel {
             return;
         }
         going.busy_since = None;
-        let is_dying = |h: &&Holder| h.group.exit_status().is_some();
-        holders.iter().filter(is_dying).for_each(|h| h.mm.doom());
-        let some_go = holders.iter().any(|h| is_dying(&h)) || c.clas.is_to_get_more();
+        let dying = holders.iter().filter(|h| h.is_dying());
+        dying.for_each(|h| h.mm.doom());
+        let some_go = holders.iter().any(Holder::is_dying) || c.clas.is_to_get_more();
         if going.is_to_be_awaited(some_go) {
             return;
         }
         c.shortage.oom.fetch_add(1, Ordering::Relaxed);
         let limit = c.clas.stats().limit;
-        let score = |h: &&Holder| badness(h.mm.charged(), h.group.oom_score_adj(), limit);
+        let score = |h: &&Holder| {
+            let bytes = h.mm.charged().saturating_sub(h.mm.bounds().reserve);
+            badness(bytes, h.group.oom_score_adj(), limit)
+        };
         let victim = holders
             .iter()
-            .filter(|h| !is_dying(h) && h.group.oom_score_adj() != NEVER)
+            .filter(|h| !h.is_dying() && h.group.oom_score_adj() != NEVER)
             .max_by_key(score);
         match victim {
             Some(v) => {
-                self.end_for_memory(c, v, &holders);
+                self.end_for_memory(c, v, &holders, Why::Container);
                 going.is_to_be_awaited(true);
             }
             None => c.clas.no_hope(),
         }
+    }
+
+    /// Ends processes that need more than their own limits allow, and can give up nothing; whether
+    /// all could be asked.
+    fn keep_own_limits(&self, c: &Arc<Container>) -> bool {
+        let holders = self.holders(c);
+        let mut all = true;
+        for h in &holders {
+            let has_room = match h.mm.shrink() {
+                Some(within) => within && !h.mm.is_exhausted(),
+                None => {
+                    all = false;
+                    continue;
+                }
+            };
+            if h.is_dying() {
+                h.mm.doom();
+            } else if !has_room {
+                c.shortage.oom.fetch_add(1, Ordering::Relaxed);
+                self.end_for_memory(c, h, &holders, Why::Own);
+            }
+        }
+        all
+    }
+
+    /// Changes what a process, by its number in the container, may have here and what stays here;
+    /// `None` leaves it. A sentence where that cannot be.
+    pub fn set_bounds(
+        &self,
+        c: &Arc<Container>,
+        pid: i32,
+        limit: Option<u64>,
+        reserve: Option<u64>,
+    ) -> Result<(), String> {
+        let _one = c.shortage.bounds.lock();
+        let ns = &c.ns.pid_for_children;
+        let holders = self.holders(c);
+        let (own, others): (Vec<_>, Vec<_>) =
+            holders.iter().partition(|h| h.group.pid.seen_in(ns) == pid);
+        let h = own.first().ok_or("there is no such process")?;
+        let old = *h.group.memory.lock();
+        let new = Bounds {
+            limit: limit.unwrap_or(old.limit),
+            reserve: reserve.unwrap_or(old.reserve),
+        };
+        new.check().map_err(|_| {
+            let least = Bounds::LEAST >> 20;
+            format!("a limit is {least} MB at least, and no less than what is reserved")
+        })?;
+        let reserved: u64 = others.iter().map(|h| h.mm.bounds().reserve).sum();
+        let free = c.clas.stats().limit.saturating_sub(reserved);
+        if new.reserve > old.reserve && new.reserve > free {
+            return Err(format!(
+                "{} MB cannot be reserved: of the container's memory, {} MB are not",
+                new.reserve >> 20,
+                free >> 20
+            ));
+        }
+        *h.group.memory.lock() = new;
+        // (Whichever it has by now.)
+        let l = self.tasks.lock();
+        let mm = l.memory_of(h.group.tgid, &self.no_memory);
+        drop(l);
+        mm.unwrap_or_else(|| h.mm.clone()).set_bounds(new);
+        c.clas.tell_of_exhausted();
+        Ok(())
     }
 
     /// The processes of a container that have memory.
@@ -249,7 +347,7 @@ impl Kernel {
     }
 
     /// Ends a process, and all that share its memory.
-    fn end_for_memory(&self, c: &Arc<Container>, victim: &Holder, all: &[Holder]) {
+    fn end_for_memory(&self, c: &Arc<Container>, victim: &Holder, all: &[Holder], why: Why) {
         let (id, size) = (victim.group.tgid, victim.mm.charged());
         let name = self.tasks.lock().task(id).map(|t| t.comm());
         let name = String::from_utf8_lossy(&name.unwrap_or_default()).into_owned();
@@ -259,11 +357,15 @@ impl Kernel {
         }
         let kills = c.shortage.kills.fetch_add(1, Ordering::Relaxed) + 1;
         let mb = |n: u64| n.div_ceil(1 << 20);
+        let (limit, whose) = match why {
+            Why::Container => (c.clas.stats().limit, "the container"),
+            Why::Own => (victim.mm.bounds().limit, "it"),
+        };
         let text = format!(
-            "out of memory: process {id} ({name}) is ended, which has {} MB of the {} MB that the \
-             container may have{}",
+            "out of memory: process {id} ({name}) is ended, which has {} MB of the {} MB that \
+             {whose} may have{}",
             mb(size),
-            mb(c.clas.stats().limit),
+            mb(limit),
             match c.clas.swap_stats().limit {
                 0 => String::new(),
                 n => format!(", and {} MB of swap", mb(n)),

@@ -315,6 +315,7 @@ fn new_group(cx: &Context, pid: &Arc<Pid>, actions: &Arc<RwLock<Actions>>) -> Ar
     let g = ThreadGroup::new(pid.clone(), &old.container, actions.clone(), limits);
     *g.exe.write() = old.exe.read().clone();
     *g.exe_guard.lock() = old.exe_guard.lock().clone();
+    *g.memory.lock() = old.memory.lock().inherited();
     for (to, from) in [
         (&g.from_outside, &old.from_outside),
         (&g.without_terminal, &old.without_terminal),

@@ -216,6 +216,7 @@ pub fn exec(cx: &mut Context, req: ExecRequest) -> Result<()> {
         let space = cx.kernel.platform.new_address_space()?;
         let mm = Mm::new(cx.group.container.clas.clone(), space);
         mm.charge_to(cx.cred().ucounts());
+        mm.set_bounds(*cx.group.memory.lock());
         Ok(mm)
     })?;
 
@@ -268,7 +269,9 @@ fn install(cx: &Context, mm: Arc<Mm>, raise: &Raise) -> Arc<Mm> {
     let task = &cx.task;
     let _update = task.group.exec_update.write();
     task.group.exec_id.fetch_add(1, Ordering::SeqCst);
-    let old = task.replace_mm(mm);
+    let old = task.replace_mm(mm.clone());
+    // As it may have become meanwhile.
+    mm.set_bounds(*task.group.memory.lock());
     task.commit_cred(raise.cred.clone());
     task.persona.store(raise.persona.bits(), Ordering::Relaxed);
     if raise.secure {

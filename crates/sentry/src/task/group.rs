@@ -44,6 +44,8 @@ pub struct ThreadGroup {
     pub exit_wait: WaitQueue,
     /// A leaf.
     pub limits: Mutex<Limits>,
+    /// What of its memory may be here, and what stays: for whatever program it will be. A leaf.
+    pub memory: Mutex<mm::Bounds>,
     /// The wait status that the group ends with, once decided (`SIGNAL_GROUP_EXIT`). Invariant:
     /// decided once.
     exit_status: Mutex<Option<i32>>,
@@ -114,6 +116,7 @@ impl ThreadGroup {
             child_wait: WaitQueue::new(),
             exit_wait: WaitQueue::new(),
             limits: Mutex::new(limits),
+            memory: Mutex::default(),
             exit_status: Mutex::new(None),
             leader_status: AtomicI32::new(0),
             stopped: AtomicI32::new(0),
