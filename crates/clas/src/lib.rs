@@ -485,6 +485,16 @@ impl Clas {
         self.exclusive_prefix(at, pages) == pages
     }
 
+    /// How many bytes of `pages` frames have a page.
+    #[must_use]
+    pub fn resident(&self, at: Cla, pages: u64) -> u64 {
+        let mut here = pages;
+        self.holes(at, pages)
+            .into_iter()
+            .for_each(|(_, n)| here -= n);
+        here * PAGE_SIZE
+    }
+
     /// How many references the first of `pages` frames has, and how many from it on have as many.
     #[must_use]
     pub fn shared_prefix(&self, at: Cla, pages: u64) -> (u32, u64) {

@@ -190,6 +190,12 @@ impl Clas {
             .can_be_enough(&self.inner.lock(), bytes / PAGE_SIZE)
     }
 
+    /// Bytes of frames that are made and not swapped out: what the limit counts.
+    #[must_use]
+    pub fn here(&self) -> u64 {
+        self.inner.lock().here() * PAGE_SIZE
+    }
+
     /// Whether somebody waits for room, and could not go on now.
     #[must_use]
     pub fn is_awaited(&self) -> bool {

@@ -214,7 +214,7 @@ pub enum Command {
         interval: String,
         id: String,
     },
-    /// Changes what a container's processes may have of its memory
+    /// Shows and changes what a container's processes have of its memory
     #[command(subcommand)]
     Memory(memory::MemoryCommand),
     /// Shows what a container's network is and does

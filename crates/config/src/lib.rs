@@ -3,8 +3,10 @@
 //! sandboxes need not know the kernel.
 #![forbid(unsafe_code)]
 
+mod memory;
 mod resources;
 
+pub use memory::{MemoryProcess, MemoryReport};
 pub use resources::{BoundsSpec, Limits};
 
 use hostcall::{HostFd, RawFd};
@@ -477,6 +479,10 @@ pub mod control {
     /// Starter → Sentry: rules for what may leave that hold from now on; `u32` number; descriptor: a
     /// file with [`Rules`](egress::Rules), as JSON.
     pub const RULES: u32 = 22;
+
+    /// Starter → Sentry: who has the container's memory, as JSON into the descriptor:
+    /// [`MemoryReport`](super::MemoryReport); `u32` number.
+    pub const MEMORY: u32 = 23;
 
     /// Starter → Sentry: a process's limit or reservation of memory changes; `u32` number; descriptor:
     /// a file with [`BoundsSpec`](super::BoundsSpec), as JSON.

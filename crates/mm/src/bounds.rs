@@ -119,23 +119,30 @@ impl Mm {
     }
 
     /// Gives up what is here above its limit: whether all of that went; `None` where somebody is
-    /// busy with it.
+    /// busy with it, or there is more than can go at once.
     #[must_use]
     pub fn shrink(&self) -> Option<bool> {
-        if self.charged_here() <= self.bounds().limit {
+        /// Others wait for the caller.
+        const BATCHES: u32 = 8;
+        let is_over = || self.charged_here() > self.bounds().limit;
+        if !is_over() {
             return Some(true);
         }
         let mut st = self.state.try_lock()?;
-        let is_over = |st: &State| st.here() > st.bounds.get().limit;
-        while is_over(&st) && st.make_own_room() {}
-        let is_within = !is_over(&st);
+        let mut went = true;
+        for _ in 0..BATCHES {
+            went = went && is_over() && st.make_own_room();
+        }
         st.host.flush();
         let freed = st.take_freed();
         let met = std::mem::take(&mut st.met);
         drop(st);
         freed.decref(&self.clas);
         drop(met);
-        Some(is_within)
+        match is_over() {
+            true if went => None,
+            is_over => Some(!is_over),
+        }
     }
 }
 

@@ -102,7 +102,28 @@ pub struct Usage {
     pub faults: u64,
 }
 
+/// What of an address space's frames is where. In bytes.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Footprint {
+    /// What it has mapped.
+    pub size: u64,
+    /// In frames that have a page.
+    pub resident: u64,
+    /// Of `resident`: in frames that others have, too.
+    pub shared: u64,
+    /// `resident`, with each shared frame divided by how many have it.
+    pub proportional: u64,
+    pub swapped: u64,
+}
+
 impl Mm {
+    /// Looks at all its frames, and asks the host which have pages. Pages that the host keeps for
+    /// files are not told.
+    #[must_use]
+    pub fn footprint(&self) -> Footprint {
+        self.with(|st| st.footprint())
+    }
+
     #[must_use]
     pub fn layout(&self) -> Layout {
         self.state.lock().room.layout().clone()
@@ -230,6 +251,38 @@ impl State {
                 *page = if *t & 1 != 0 { value } else { absent };
             }
         }
+    }
+
+    fn footprint(&self) -> Footprint {
+        let mut f = Footprint {
+            size: self.vmas.counts().total * PAGE,
+            ..Footprint::default()
+        };
+        for (r, p) in self.pmas.iter() {
+            if !p.is_here() {
+                f.swapped += r.end - r.start;
+                continue;
+            }
+            let Some(frames) = p.frames() else { continue };
+            let (mut at, pages) = (0, (r.end - r.start) / PAGE);
+            while at < pages {
+                let from = frames.add(at * PAGE);
+                let (refs, n) = self.clas.shared_prefix(from, pages - at);
+                let n = n.clamp(1, pages - at);
+                // A file holds its frames itself.
+                let owners = u64::from(refs)
+                    .saturating_sub(u64::from(p.is_file()))
+                    .max(1);
+                let bytes = self.clas.resident(from, n);
+                f.resident += bytes;
+                f.proportional += bytes / owners;
+                if owners > 1 {
+                    f.shared += bytes;
+                }
+                at += n;
+            }
+        }
+        f
     }
 
     fn usage(&self, r: Range<u64>) -> VmaUsage {

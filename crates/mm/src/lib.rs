@@ -127,7 +127,7 @@ use vfs::ucounts::Ucounts;
 pub use bounds::Bounds;
 pub use fork::Writers;
 pub use futex::FutexKey;
-pub use info::{Usage, VmaInfo, VmaUsage};
+pub use info::{Footprint, Usage, VmaInfo, VmaUsage};
 pub use platform::{Prot, USER_MAX, USER_MIN};
 pub use privacy::{Dumpable, Privacy};
 pub use room::Layout;

@@ -72,6 +72,8 @@ pub enum Request {
     Network,
     /// Rules of the network, in the descriptor.
     Rules,
+    /// As `Census`, of the memory.
+    Memory,
     /// Bounds of a process's memory, in the descriptor.
     Bounds,
     Changes,

@@ -9,7 +9,7 @@ use crate::delete::{Force, delete};
 use crate::launch::{OwnTerminal, exit_code};
 use crate::state::{self, Dir, KILLS_FOR_MEMORY, Owner, Status};
 use crate::{Error, Result, Runtime, Tried, convert, exec, files, hooks, leaving, network, spec};
-use config::{BoundsSpec, Census, Limits};
+use config::{BoundsSpec, Census, Limits, MemoryReport};
 use egress::Rules;
 use hostcall::{HostFd, process};
 use net::report::Report;
@@ -203,6 +203,12 @@ pub fn set_rules(rt: &Runtime, id: &str, mut rules: Rules) -> Result<()> {
     let text = serde_json::to_vec(&rules).tried("describe the rules")?;
     let body = files::in_memory(&text)?;
     c.ask(&Request::Rules, &[body.as_raw_fd()]).map(drop)
+}
+
+/// `memory show`: who has a container's memory.
+pub fn memory_report(rt: &Runtime, id: &str) -> Result<MemoryReport> {
+    let text = asked_into_memory(&open(rt, id)?, &Request::Memory)?;
+    serde_json::from_slice(&text).tried("understand what the sandbox tells of its memory")
 }
 
 /// `memory set`: from now on a process may have so much of its container's memory.

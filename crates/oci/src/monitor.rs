@@ -351,6 +351,7 @@ impl Monitor {
             Request::Census => self.ask_for(r, id, control::CENSUS, given),
             Request::Network => self.ask_for(r, id, control::NETWORK, given),
             Request::Rules => self.ask_for(r, id, control::RULES, given),
+            Request::Memory => self.ask_for(r, id, control::MEMORY, given),
             Request::Bounds => self.ask_for(r, id, control::BOUNDS, given),
             Request::Changes => self.ask_for(r, id, control::CHANGES, given),
             Request::Wait => {

@@ -1,14 +1,44 @@
 //! `cloister memory`.
 
+use super::show::{line_of_plain, pretty_and_plain, print, seconds, table_text};
 use clap::{Args, Subcommand};
-use config::BoundsSpec;
-use oci::Runtime;
+use config::{BoundsSpec, MemoryProcess, MemoryReport};
 use oci::memory::amount;
+use oci::{Error, Runtime};
+use std::io::IsTerminal;
 
 #[derive(Subcommand, Debug)]
 pub enum MemoryCommand {
+    /// Shows who has a container's memory
+    Show(ShowArgs),
     /// Changes what a process may have, and what is kept for it
     Set(SetArgs),
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+COUNTED is what limits count: memory that was made for a process and is not swapped out, touched or not;
+RESIDENT what of it has a page. SHARED is the part of that which other processes or files have, too; PROPORTIONAL
+divides each such page by how many have it. Files on disks are the host's, and are not shown.
+
+Examples:
+  cloister memory show web
+  cloister memory show --watch --interval 2s web
+  cloister memory show --json web | jq '.processes[] | {pid, swapped}'")]
+pub struct ShowArgs {
+    /// Only this process, by its number in the container
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
+    pid: Option<i32>,
+    /// As JSON; with --watch a line each time
+    #[arg(long)]
+    json: bool,
+    /// Again and again, until the container ends
+    #[arg(long)]
+    watch: bool,
+    /// How often, with --watch
+    #[arg(long, value_name = "SECONDS", default_value = "1s")]
+    interval: String,
+    id: String,
 }
 
 #[derive(Args, Debug)]
@@ -27,7 +57,7 @@ pub struct SetArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
     pid: i32,
     /// What it may have in memory, as in 64M; max for no limit
-    #[arg(long, value_name = "SIZE", value_parser = most, required_unless_present = "reserve")]
+    #[arg(long, value_name = "SIZE", value_parser = or_max, required_unless_present = "reserve")]
     limit: Option<u64>,
     /// What of it stays in memory, as in 32M; 0 for nothing
     #[arg(long, value_name = "SIZE", value_parser = amount)]
@@ -35,16 +65,119 @@ pub struct SetArgs {
     id: String,
 }
 
-fn most(s: &str) -> Result<u64, String> {
+fn or_max(s: &str) -> Result<u64, String> {
     if s == "max" { Ok(u64::MAX) } else { amount(s) }
 }
 
 pub fn run(rt: &Runtime, command: &MemoryCommand) -> oci::Result<()> {
-    let MemoryCommand::Set(a) = command;
-    let bounds = BoundsSpec {
-        pid: a.pid,
-        limit: a.limit,
-        reserve: a.reserve,
-    };
-    oci::set_bounds(rt, &a.id, &bounds)
+    match command {
+        MemoryCommand::Show(a) => show(rt, a),
+        MemoryCommand::Set(a) => {
+            let bounds = BoundsSpec {
+                pid: a.pid,
+                limit: a.limit,
+                reserve: a.reserve,
+            };
+            oci::set_bounds(rt, &a.id, &bounds)
+        }
+    }
+}
+
+fn show(rt: &Runtime, a: &ShowArgs) -> oci::Result<()> {
+    let every = seconds(&a.interval)?;
+    let mut report = report(rt, a)?;
+    loop {
+        let text = match (a.json, a.watch) {
+            (true, false) => pretty_and_plain(&report),
+            (true, true) => line_of_plain(&report),
+            (false, _) => as_text(&report),
+        };
+        if a.watch && !a.json && std::io::stdout().is_terminal() {
+            // The screen, from its first line on.
+            print("\x1b[H\x1b[2J");
+        }
+        print(text.trim_end());
+        if !a.watch {
+            return Ok(());
+        }
+        std::thread::sleep(every);
+        report = match self::report(rt, a) {
+            // It has ended.
+            Err(_) if has_ended(rt, &a.id) => return Ok(()),
+            r => r?,
+        };
+    }
+}
+
+fn has_ended(rt: &Runtime, id: &str) -> bool {
+    oci::state(rt, id).map_or(true, |s| s.status == oci::Status::Stopped)
+}
+
+/// With the asked process alone, if one is asked for.
+fn report(rt: &Runtime, a: &ShowArgs) -> oci::Result<MemoryReport> {
+    let mut r = oci::memory_report(rt, &a.id)?;
+    if let Some(pid) = a.pid {
+        r.processes.retain(|p| p.pid == pid);
+        if r.processes.is_empty() {
+            return Err(Error::new(format!("there is no process {pid}")));
+        }
+    }
+    Ok(r)
+}
+
+/// Megabytes with a decimal place.
+fn mb(n: u64) -> String {
+    format!("{:.1}M", n as f64 / f64::from(1 << 20))
+}
+
+fn most(n: Option<u64>) -> String {
+    n.map_or_else(|| "-".into(), mb)
+}
+
+fn row(p: &MemoryProcess) -> Vec<String> {
+    let command: String = p.command.chars().filter(|c| !c.is_control()).collect();
+    vec![
+        p.pid.to_string(),
+        mb(p.size),
+        mb(p.counted),
+        mb(p.resident),
+        mb(p.shared),
+        mb(p.proportional),
+        mb(p.swapped),
+        mb(p.reserved),
+        most(p.limit),
+        command,
+    ]
+}
+
+fn as_text(r: &MemoryReport) -> String {
+    let mut t = format!(
+        "memory: {} counted, {} resident",
+        mb(r.counted),
+        mb(r.resident)
+    );
+    if let Some(n) = r.limit {
+        t += &format!(", of {}", mb(n));
+    }
+    if r.swap_limit > 0 {
+        let (used, limit, takes) = (mb(r.swapped), mb(r.swap_limit), mb(r.swap_memory));
+        t += &format!("; swap: {used} of {limit}, in {takes}");
+    }
+    if r.ended > 0 {
+        t += &format!("; ended for lack of memory: {}", r.ended);
+    }
+    t += "\n\n";
+    let head = [
+        "PID",
+        "SIZE",
+        "COUNTED",
+        "RESIDENT",
+        "SHARED",
+        "PROPORTIONAL",
+        "SWAPPED",
+        "RESERVED",
+        "LIMIT",
+        "CMD",
+    ];
+    t + &table_text(&head, r.processes.iter().map(row))
 }

@@ -12,9 +12,18 @@ pub fn pretty<T: serde::Serialize>(v: &T) -> String {
 /// The same, where text may be a program's: no character is left that a terminal obeys (JSON itself
 /// escapes only those below a space).
 pub fn pretty_and_plain<T: serde::Serialize>(v: &T) -> String {
+    plain(&pretty(v))
+}
+
+/// As [`pretty_and_plain`], in a line.
+pub fn line_of_plain<T: serde::Serialize>(v: &T) -> String {
+    plain(&serde_json::to_string(v).unwrap_or_default())
+}
+
+fn plain(json: &str) -> String {
     // Those that change the direction of what follows are not controls to Unicode.
     let turns = |c| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    pretty(v).chars().fold(String::new(), |mut text, c| {
+    json.chars().fold(String::new(), |mut text, c| {
         if (c.is_control() && c != '\n') || turns(c) {
             text.push_str(&format!("\\u{:04x}", u32::from(c)));
         } else {

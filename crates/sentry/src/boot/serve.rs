@@ -196,6 +196,13 @@ impl Server {
                 or(write_all(out, &body), "write of the network")?;
                 Ok(Some(0))
             }),
+            control::MEMORY => request.aside(move |r| {
+                let report = r.kernel.memory_report(&r.container);
+                let body = serde_json::to_vec(&report).map_err(|e| e.to_string())?;
+                let out = given.first().ok_or("there is nowhere to write to")?;
+                or(write_all(out, &body), "write of the memory")?;
+                Ok(Some(0))
+            }),
             control::BOUNDS => request.aside(move |r| {
                 let body = given.first().ok_or("the request has no body")?;
                 let body = or(read_all(body), "read of the limits")?;

@@ -24,7 +24,7 @@ use crate::container::log::Level;
 use crate::task::ThreadGroup;
 use abi::PAGE_SIZE;
 use abi::signal::SIGKILL;
-use config::control;
+use config::{MemoryProcess, MemoryReport, control};
 use mm::{Bounds, Mm};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -331,6 +331,40 @@ impl Kernel {
         mm.unwrap_or_else(|| h.mm.clone()).set_bounds(new);
         c.clas.tell_of_exhausted();
         Ok(())
+    }
+
+    /// Who has a container's memory.
+    pub fn memory_report(&self, c: &Arc<Container>) -> MemoryReport {
+        let (all, swap) = (c.clas.stats(), c.clas.swap_stats());
+        let limit = |n: u64| (n != u64::MAX).then_some(n);
+        let mut report = MemoryReport {
+            limit: limit(all.limit),
+            counted: c.clas.here(),
+            resident: all.resident,
+            swap_limit: swap.limit,
+            swapped: swap.used,
+            swap_memory: swap.memory,
+            ended: c.shortage.kills.load(Ordering::Relaxed),
+            processes: Vec::new(),
+        };
+        let ns = &c.ns.pid_for_children;
+        for h in self.holders(c) {
+            let task = self.tasks.lock().some_thread(h.group.tgid);
+            let (f, bounds) = (h.mm.footprint(), h.mm.bounds());
+            report.processes.push(MemoryProcess {
+                pid: h.group.pid.seen_in(ns),
+                command: task.map_or_else(String::new, |t| crate::fs::proc::command_line(&t)),
+                size: f.size,
+                counted: h.mm.charged_here(),
+                resident: f.resident,
+                shared: f.shared,
+                proportional: f.proportional,
+                swapped: f.swapped,
+                reserved: bounds.reserve,
+                limit: limit(bounds.limit),
+            });
+        }
+        report
     }
 
     /// The processes of a container that have memory.
