@@ -115,7 +115,7 @@ const struct call calls[] = {
     C(mmap, 12, GIVES(MAPPING), ADDR_, ML, PROT, MAP_FLAGS, FDANY, OFF), C(mprotect, 8, OUT, ADDR_, ML, PROT), C(munmap, 6, OUT, ADDR_, ML), C(brk, 1, OUT, ADDR_),
     C(mremap, 6, GIVES(MAPPING), ADDR_, ML, ML, BITS(0, 1, 2, 4), ADDR_), C(msync, 4, OUT, ADDR_, ML, BITS(0, 1, 2, 4)), C(mincore, 4, OUT, ADDR_, ML, B),
     C(madvise, 8, OUT, ADDR_, ML, ONE(0, 1, 2, 3, 4, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 100)), C(mlock, 3, OUT, ADDR_, ML), C(mlock2, 3, OUT, ADDR_, ML, BITS(0, 1)),
-    C(munlock, 3, OUT, ADDR_, ML), C(mlockall, 1, OUT, BITS(0, 1, 2, 4)), C(munlockall, 2, OUT), C(pkey_mprotect, 4, OUT, ADDR_, ML, PROT, ONE(-1ul, 0, 1)),
+    C(munlock, 3, OUT, ADDR_, ML), X(462, mseal, 1, OUT, ADDR_, ML, ONE(0, 0, 0, 1)), C(mlockall, 1, OUT, BITS(0, 1, 2, 4)), C(munlockall, 2, OUT), C(pkey_mprotect, 4, OUT, ADDR_, ML, PROT, ONE(-1ul, 0, 1)),
     C(process_vm_readv, 6, OUT, PID_, S(S_IOV), INT_, S(S_IOV), INT_, ONE(0, 0, 0, 1)), C(process_vm_writev, 4, OUT, PID_, S(S_IOV), INT_, S(S_IOV), INT_, ONE(0, 0, 0, 1)),
     C(set_mempolicy, 3, OUT, ONE(0, 1, 2, 3, 4, 5, 6, 7, 0x2001, 0x2002, 0x4002, 0x8003), W0, ONE(0, 1, 2, 64, 65, 1025, 32769, -1ul)), C(get_mempolicy, 3, OUT, W, W0, ONE(0, 1, 2, 64, 65, 1025, 32769, -1ul), ADDR_, BITS(0, 1, 2, 4)),
     C(mbind, 4, OUT, ADDR_, ML, ONE(0, 1, 2, 3, 4, 5, 6, 7, 0x2001, 0x2002, 0x4002, 0x8003), W0, ONE(0, 1, 2, 64, 65, 1025, 32769, -1ul), BITS(0, 1, 2, 4)), C(migrate_pages, 2, OUT, PID_, ONE(0, 2, 64, 1025), W, W),

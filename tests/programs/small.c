@@ -1,4 +1,4 @@
-/* Small calls: kcmp, process_madvise, process_mrelease, syslog, ustat, sysfs. */
+/* Small calls: kcmp, process_madvise, process_mrelease, syslog, ustat, sysfs, mseal. */
 #define AREA "small"
 #include "check.h"
 #include <linux/kcmp.h>
@@ -206,7 +206,103 @@ static void old(void)
 	T(syscall(SYS_sysfs, 4));
 }
 
+#define SYS_MSEAL 462
+static long seal(void *p, size_t n)
+{
+	return syscall(SYS_MSEAL, p, n, 0UL);
+}
+static char *pages(int n, int prot)
+{
+	return mmap(NULL, n * 4096, prot, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+/* Whether the mapping at p is told to be sealed. */
+static int is_told(void *p)
+{
+	FILE *f = fopen("/proc/self/smaps", "r");
+	char line[512];
+	unsigned long a, b, at = (unsigned long)p;
+	int here = 0, told = -1;
+	while (fgets(line, sizeof line, f))
+		if (sscanf(line, "%lx-%lx ", &a, &b) == 2)
+			here = a <= at && at < b;
+		else if (here && !strncmp(line, "VmFlags:", 8))
+			told = strstr(line, " sl") != NULL;
+	fclose(f);
+	return told;
+}
+
+static void sealed(void)
+{
+	char *p = pages(10, PROT_READ | PROT_WRITE), *q;
+	memset(p, 'x', 10 * 4096);
+	T(syscall(SYS_MSEAL, p, 4096, 1UL));
+	T(seal(p + 1, 4096));
+	T(seal(p, 0));
+	T(seal(p, -1UL));
+	T(seal(p, -4096UL));
+	T(munmap(p + 8 * 4096, 4096));
+	T(seal(p + 6 * 4096, 4 * 4096));
+	T(seal(p + 2 * 4096, 2 * 4096));
+	T(seal(p + 2 * 4096, 2 * 4096));
+	T(is_told(p));
+	T(is_told(p + 2 * 4096));
+	T(is_told(p + 4 * 4096));
+	/* Nothing of a range goes where a part is sealed. */
+	T(munmap(p, 10 * 4096));
+	Y(p[0] == 'x' && p[3 * 4096] == 'x');
+	T(mprotect(p + 2 * 4096, 4096, PROT_READ));
+	T(mprotect(p + 2 * 4096, 4096, PROT_READ | PROT_WRITE));
+	T(mprotect(p + 1 * 4096, 3 * 4096, PROT_READ));
+	T(CHILD(p[4096] = 1));
+	T(CHILD(p[3 * 4096] = 1));
+	T(mprotect(p + 4096, 4096, PROT_READ | PROT_WRITE));
+	T(mmap(p + 3 * 4096, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED ? -1L : 0L);
+	T(mremap(p + 2 * 4096, 4096, 2 * 4096, MREMAP_MAYMOVE) == MAP_FAILED ? -1L : 0L);
+	T(mremap(p + 2 * 4096, 2 * 4096, 4096, 0) == MAP_FAILED ? -1L : 0L);
+	T(mremap(p + 2 * 4096, 4096, 4096, 0) == MAP_FAILED ? -1L : 0L);
+	q = pages(2, PROT_READ);
+	T(mremap(q, 4096, 4096, MREMAP_MAYMOVE | MREMAP_FIXED, p + 3 * 4096) == MAP_FAILED ? -1L : 0L);
+	/* Advice: only what would empty memory that cannot be written. */
+	T(madvise(p + 2 * 4096, 4096, MADV_DONTNEED));
+	T(p[2 * 4096]);
+	T(madvise(p + 3 * 4096, 4096, MADV_DONTFORK));
+	T(madvise(p + 3 * 4096, 4096, MADV_DOFORK));
+	T(seal(q, 4096));
+	T(madvise(q, 4096, MADV_WILLNEED));
+	T(madvise(q, 4096, MADV_DONTNEED));
+	T(madvise(q, 4096, MADV_FREE));
+	T(madvise(q, 4096, MADV_DONTFORK));
+	T(madvise(q, 4096, MADV_WIPEONFORK));
+	T(madvise(q, 4096, MADV_DONTDUMP));
+	T(madvise(q, 2 * 4096, MADV_DONTNEED));
+	T(mlock(q, 4096));
+	T(munlock(q, 4096));
+	int fd = memfd_create("m", 0);
+	ftruncate(fd, 4 * 4096);
+	char *f = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+	f[0] = 7;
+	T(mprotect(f, 4096, PROT_READ));
+	T(seal(f, 4096));
+	T(madvise(f, 4096, MADV_DONTNEED));
+	T(f[0]);
+	f = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
+	T(seal(f, 4096));
+	T(madvise(f, 4096, MADV_DONTNEED));
+	/* A child has the seals, and gives what it writes to nobody. */
+	T(CHILD(_exit(munmap(p + 2 * 4096, 4096) ? errno : 0)));
+	T(CHILD(p[3 * 4096] = 9));
+	T(p[3 * 4096]);
+	/* The break cannot go below one. */
+	char *b = sbrk(0);
+	b = (char *)(((unsigned long)b + 4095) & ~4095UL);
+	T(brk(b + 3 * 4096));
+	T(seal(b + 4096, 4096));
+	T(brk(b + 2 * 4096));
+	T(brk(b));
+	Y(sbrk(0) == b + 2 * 4096);
+}
+
 static const struct check all[] = {
-	CHECK(compared), CHECK(advised), CHECK(logged), CHECK(old),
+	CHECK(compared), CHECK(advised), CHECK(logged), CHECK(old), CHECK(sealed),
 };
 MAIN(all)

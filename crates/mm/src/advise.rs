@@ -54,6 +54,9 @@ impl Mm {
             let parts = st.parts(&r);
             let mut files: Vec<(Arc<FileRef>, u64, u64)> = Vec::new();
             for (part, vma) in &parts.found {
+                if vma.is_sealed_against(MADV_REMOVE) {
+                    return (files, Err(EPERM));
+                }
                 if vma.flags.contains(VmaFlags::LOCKED) {
                     return (files, Err(EINVAL));
                 }
@@ -192,6 +195,9 @@ impl State {
     }
 
     fn advise_one(&mut self, part: Range<u64>, vma: &Vma, advice: u32) -> Result<()> {
+        if vma.is_sealed_against(advice) {
+            return Err(EPERM);
+        }
         let locked = vma.flags.contains(VmaFlags::LOCKED);
         let (set, clear) = match advice {
             MADV_NORMAL | MADV_RANDOM | MADV_SEQUENTIAL | MADV_WILLNEED | MADV_HUGEPAGE

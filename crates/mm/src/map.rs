@@ -169,6 +169,7 @@ impl State {
     }
 
     pub(crate) fn munmap(&mut self, r: Range<u64>) -> Result<()> {
+        self.may_change(&r)?;
         // Only a hole in the middle of a VMA makes one more.
         if self
             .vmas

@@ -104,12 +104,12 @@ const SHIFT: u32 = VmaFlags::POLICY.bits().trailing_zeros();
 
 impl VmaFlags {
     fn with_policy(self, p: Policy) -> VmaFlags {
-        (self - VmaFlags::POLICY) | VmaFlags::from_bits_retain(p.0 << SHIFT)
+        (self - VmaFlags::POLICY) | VmaFlags::from_bits_retain(u64::from(p.0) << SHIFT)
     }
     /// The policy of its own.
     #[must_use]
     pub fn policy(self) -> Policy {
-        Policy((self & VmaFlags::POLICY).bits() >> SHIFT)
+        Policy(((self & VmaFlags::POLICY).bits() >> SHIFT) as u32)
     }
 }
 

@@ -5,7 +5,7 @@ use crate::state::State;
 use crate::vma::{Vma, VmaFlags};
 use crate::{Mm, Result, page_align};
 use abi::Va;
-use abi::errno::{EACCES, EINVAL, ENOMEM};
+use abi::errno::{EACCES, EINVAL, ENOMEM, EPERM};
 use abi::linux::{PROT_GROWSDOWN, PROT_GROWSUP, PROT_SEM};
 use platform::Prot;
 use std::ops::Range;
@@ -66,11 +66,14 @@ impl State {
             let part = at..e.end.min(r.end);
             at = part.end;
             let prot = Prot(prot.0 | implied.0 & vma.max_prot.0);
-            if vma.prot == prot {
-                continue;
-            }
             if !vma.max_prot.contains(prot) {
                 return Err(EACCES);
+            }
+            if vma.is_sealed() {
+                return Err(EPERM);
+            }
+            if vma.prot == prot {
+                continue;
             }
             let becomes_data = Vma::is_data(prot, vma.flags) && !Vma::is_data(vma.prot, vma.flags);
             if becomes_data

@@ -48,8 +48,9 @@ impl State {
         new_va: Va,
     ) -> Result<u64> {
         let dontunmap = flags & MREMAP_DONTUNMAP != 0;
-        if self.vmas.get(old).is_none() {
-            return Err(EFAULT);
+        let (_, vma) = self.vmas.get(old).ok_or(EFAULT)?;
+        if vma.is_sealed() {
+            return Err(EPERM);
         }
         if flags & (MREMAP_FIXED | MREMAP_DONTUNMAP) != 0 {
             if flags & MREMAP_FIXED != 0 {

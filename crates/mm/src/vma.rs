@@ -9,7 +9,7 @@ use std::sync::Arc;
 bitflags::bitflags! {
     /// Properties of a VMA besides its protection (`VM_*`).
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-    pub struct VmaFlags: u32 {
+    pub struct VmaFlags: u64 {
         const SHARED = 1 << 0;
         /// A stack: grows towards lower addresses.
         const GROWSDOWN = 1 << 1;
@@ -25,6 +25,8 @@ bitflags::bitflags! {
         const DROPPABLE = 1 << 9;
         /// Its NUMA policy, as [`crate::policy::Policy`] has it.
         const POLICY = 0xffff_fc00;
+        /// mseal(2): see [`crate::seal`].
+        const SEALED = 1 << 32;
     }
 }
 

@@ -208,6 +208,9 @@ fn mlock(cx: &mut Context, addr: Va, len: u64) -> SysResult {
 fn mlock2(cx: &mut Context, addr: Va, len: u64, flags: LockFlags) -> SysResult {
     cx.mm().mlock(addr, len, flags.bits()).map(|()| 0)
 }
+fn mseal(cx: &mut Context, addr: Va, len: u64, flags: u64) -> SysResult {
+    cx.mm().mseal(addr, len, flags).map(|()| 0)
+}
 fn munlock(cx: &mut Context, addr: Va, len: u64) -> SysResult {
     cx.mm().munlock(addr, len).map(|()| 0)
 }
@@ -339,4 +342,5 @@ calls! {
     process_vm_writev,
     mlock2,
     pkey_mprotect: "no protection keys",
+    mseal,
 }

@@ -95,6 +95,7 @@ fn vm_flags(v: &mm::VmaInfo) -> Vec<&'static str> {
         (v.flags.contains(F::NORESERVE), "nr"),
         (v.flags.contains(F::WIPEONFORK), "wf"),
         (v.flags.contains(F::DONTDUMP), "dd"),
+        (v.flags.contains(F::SEALED), "sl"),
     ];
     all.iter().filter(|f| f.0).map(|f| f.1).collect()
 }
