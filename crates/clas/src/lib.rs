@@ -40,7 +40,7 @@ use std::sync::{Arc, OnceLock};
 pub use copies::Beside;
 pub use huge::LEN as HUGE;
 pub use registry::MappingRegistry;
-pub use room::Waiter;
+pub use room::{Waiter, kept_free, part_of_room};
 pub use swap::SwapStats;
 
 /// A container-level address: a byte offset in the memory file.

@@ -32,7 +32,7 @@ const LOOK: Duration = Duration::from_millis(5);
 const PARTS: u64 = 16;
 /// Where there is swap, this part of the limit is kept free, but so many pages at most.
 const PARTS_FREE: u64 = 32;
-const RESERVE_MAX: u64 = (2 << 20) / PAGE_SIZE;
+const RESERVE_MAX: u64 = 2 << 20;
 
 /// The limit, and what waiters share. The counts of frames are [`Inner`]'s.
 pub(crate) struct Room {
@@ -107,6 +107,21 @@ impl Waiter {
     }
 }
 
+/// How much of memory that may never be touched is worth being made at once where so many bytes are
+/// left: of at most `most` (a power of two).
+#[must_use]
+pub fn part_of_room(left: u64, most: u64) -> u64 {
+    let part = (left / PARTS).clamp(PAGE_SIZE, most);
+    1 << part.ilog2()
+}
+
+/// How many bytes are to be free below a limit: enough for what is wanted while some are sent out. Whole
+/// pages.
+#[must_use]
+pub fn kept_free(limit: u64) -> u64 {
+    (limit / PARTS_FREE).min(RESERVE_MAX) & !(PAGE_SIZE - 1)
+}
+
 /// A limit of bytes, in pages.
 fn in_pages(limit: u64) -> u64 {
     if limit == u64::MAX {
@@ -129,9 +144,9 @@ impl Room {
         }
     }
 
-    /// So many frames are to be free: enough for what is wanted while some are sent out.
+    /// So many frames are to be free.
     fn reserve(&self) -> u64 {
-        (self.limit() / PARTS_FREE).min(RESERVE_MAX)
+        kept_free(self.limit().saturating_mul(PAGE_SIZE)) / PAGE_SIZE
     }
 
     /// In pages.
@@ -212,8 +227,7 @@ impl Clas {
         }
         let used = self.inner.lock().here();
         let left = self.room.limit().saturating_sub(used) * PAGE_SIZE;
-        let part = (left / PARTS).clamp(PAGE_SIZE, most);
-        1 << part.ilog2()
+        part_of_room(left, most)
     }
 
     /// Tells the maker that somebody may have more than a limit of its own allows

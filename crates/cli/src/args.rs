@@ -304,10 +304,8 @@ fn user(s: &str) -> Result<(u32, u32), String> {
 
 /// A limit of memory: some bytes at least.
 fn memory(s: &str) -> Result<i64, String> {
-    /// What a shell needs to say that it has no more.
-    const LEAST: i64 = 1 << 20;
     let n = oci::memory::size(s)?;
-    if n < LEAST {
+    if !u64::try_from(n).is_ok_and(|n| n >= config::LEAST_MEMORY) {
         return Err("write a megabyte or more, as in 512M".to_owned());
     }
     Ok(n)

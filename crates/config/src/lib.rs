@@ -7,7 +7,7 @@ mod memory;
 mod resources;
 
 pub use memory::{MemoryProcess, MemoryReport};
-pub use resources::{BoundsSpec, Limits};
+pub use resources::{BoundsSpec, LEAST_MEMORY, Limits};
 
 use hostcall::{HostFd, RawFd};
 use net::devices::{Gate, Link, Setup};

@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// The lowest limit of memory, of a container or a process, in bytes: what a shell needs to say that it
+/// has no more.
+pub const LEAST_MEMORY: u64 = 1 << 20;
 /// As many CPUs as a host has at most.
 const CPUS_MAX: u32 = 8192;
 

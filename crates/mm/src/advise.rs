@@ -1,12 +1,12 @@
 //! madvise(2), msync(2) and mincore(2).
 
-use crate::map::user_range;
+use crate::map::{some_range, user_range};
 use crate::pma::PmaKind;
 use crate::resolve::Effort;
 use crate::state::State;
 use crate::types::Bad;
 use crate::vma::{FileRef, Vma, VmaFlags};
-use crate::{Mm, PAGE, Result, page_align};
+use crate::{Mm, PAGE, Result};
 use abi::Va;
 use abi::errno::{EACCES, EBUSY, EFAULT, EINVAL, ENOMEM, EPERM};
 use abi::linux::{
@@ -29,15 +29,9 @@ impl Mm {
             MADV_NORMAL..=MADV_DONTNEED | MADV_FREE..=MADV_COLLAPSE => {}
             _ => return Err(EINVAL),
         }
-        if !va.is_page_aligned() {
-            return Err(EINVAL);
-        }
-        let pages = page_align(len).ok_or(EINVAL)?;
-        va.0.checked_add(pages).ok_or(EINVAL)?;
-        if pages == 0 {
+        let Some(r) = some_range(va, len)? else {
             return Ok(());
-        }
-        let r = user_range(va, len).ok_or(ENOMEM)?;
+        };
         if advice == MADV_REMOVE {
             return self.remove(r);
         }

@@ -19,16 +19,9 @@ use crate::resolve::Effort;
 use crate::state::State;
 use crate::swap::Others;
 use crate::types::Bad;
-use crate::{Mm, PAGE, Result};
-use abi::errno::EINVAL;
+use crate::{Mm, PAGE};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Of the room that is left, one guess of what is touched next takes a part.
-const PARTS: u64 = 16;
-/// Where the limit is reached, this part of it is sent out at once, but so many bytes at most.
-const PARTS_FREE: u64 = 32;
-const BATCH_MAX: u64 = 2 << 20;
 
 /// What of an address space's memory is here at most, and what of it stays here. In bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,17 +33,6 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// The smallest limit: what a program needs to go from one system call to the next.
-    pub const LEAST: u64 = 1 << 20;
-
-    /// `EINVAL` where the limit is below [`Bounds::LEAST`] or below the reservation.
-    pub fn check(&self) -> Result<()> {
-        if self.limit < Bounds::LEAST || self.limit < self.reserve {
-            return Err(EINVAL);
-        }
-        Ok(())
-    }
-
     /// What a fork's child has: the limit, of what is its own then; what is guaranteed is not
     /// guaranteed twice.
     #[must_use]
@@ -173,8 +155,7 @@ impl State {
 
     /// As [`clas::Clas::at_once`], within the own limit: of at most `most` bytes.
     pub(crate) fn own_at_once(&self, most: u64) -> u64 {
-        let part = (self.own_room() / PARTS).clamp(PAGE, most);
-        1 << part.ilog2()
+        clas::part_of_room(self.own_room(), most)
     }
 
     /// What of so many bytes others may have of it.
@@ -204,8 +185,7 @@ impl State {
     /// Has something here go: to swap, or untouched, or of files, which keep it. Whether anything
     /// went.
     fn make_own_room(&mut self) -> bool {
-        let limit = self.bounds.get().limit;
-        let batch = (limit / PARTS_FREE).clamp(PAGE, BATCH_MAX) & !(PAGE - 1);
+        let batch = clas::kept_free(self.bounds.get().limit).max(PAGE);
         let before = self.here();
         // (What nobody touched goes out as well, for nothing.)
         if self.can_send() || self.trim() == 0 {

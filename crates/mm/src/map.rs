@@ -61,6 +61,22 @@ pub(crate) fn user_range(va: Va, len: u64) -> Option<Range<u64>> {
     (va.is_page_aligned() && end <= USER_MAX).then_some(va.0..end)
 }
 
+/// The pages of a call that may name none (`None`): `EINVAL` where it does not begin at a page or wraps
+/// around, `ENOMEM` where it ends beyond [`USER_MAX`].
+pub(crate) fn some_range(va: Va, len: u64) -> Result<Option<Range<u64>>> {
+    if !va.is_page_aligned() {
+        return Err(EINVAL);
+    }
+    let pages = page_align(len).ok_or(EINVAL)?;
+    va.0.checked_add(pages).ok_or(EINVAL)?;
+    let r = user_range(va, len);
+    if pages == 0 {
+        Ok(None)
+    } else {
+        r.ok_or(ENOMEM).map(Some)
+    }
+}
+
 impl State {
     fn mmap(&mut self, req: MmapRequest) -> Result<u64> {
         let len = checked_len(&req)?;

@@ -198,11 +198,12 @@ impl State {
             None => self.predictor.copies.plan(va, r, least),
         };
         // What it has frames of already counts.
-        let more = if pma.frames().is_some() { 0 } else { PAGE };
-        if part.end - part.start > self.own_room() && more > 0 {
-            part = window(va, PAGE, r);
+        if pma.frames().is_none() {
+            self.fits(PAGE)?;
+            if part.end - part.start > self.own_room() {
+                part = window(va, PAGE, r);
+            }
         }
-        self.fits(more)?;
         let mut from = pma.after(part.start - r.start);
         let beside = self.pmas.beside(&part);
         let to = match from.copy(&self.clas, part.end - part.start, beside) {

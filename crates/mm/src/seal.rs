@@ -5,10 +5,10 @@
 //! A seal is never taken away; execve(2) and the process's end take the address space as a whole. A fork's
 //! child has it, too.
 
-use crate::map::user_range;
+use crate::map::some_range;
 use crate::state::State;
 use crate::vma::{Vma, VmaFlags};
-use crate::{Mm, Result, page_align};
+use crate::{Mm, Result};
 use abi::Va;
 use abi::errno::{EINVAL, ENOMEM, EPERM};
 use abi::linux::{
@@ -19,15 +19,12 @@ use std::ops::Range;
 impl Mm {
     /// `mseal(2)`: `ENOMEM`, and nothing is sealed, where something of it is not mapped.
     pub fn mseal(&self, va: Va, len: u64, flags: u64) -> Result<()> {
-        if flags != 0 || !va.is_page_aligned() {
+        if flags != 0 {
             return Err(EINVAL);
         }
-        let pages = page_align(len).ok_or(EINVAL)?;
-        va.0.checked_add(pages).ok_or(EINVAL)?;
-        if pages == 0 {
+        let Some(r) = some_range(va, len)? else {
             return Ok(());
-        }
-        let r = user_range(va, len).ok_or(ENOMEM)?;
+        };
         self.with(|st| {
             st.mapped_parts(&r).ok_or(ENOMEM)?;
             st.reserve_vmas(st.vmas.cuts(&r))?;

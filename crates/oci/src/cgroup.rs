@@ -10,6 +10,7 @@
 
 use crate::spec::{BlockIo, Cpu, HugepageLimit, Memory, Network, Resources, Throttle};
 use crate::{Error, Result, Tried};
+use config::LEAST_MEMORY;
 use hostcall::start as host;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,9 +25,6 @@ const OWN_THREADS: i64 = 64;
 /// and a part of the limit.
 const OWN_MEMORY: i64 = 32 << 20;
 const OWN_PART: i64 = 16;
-
-/// The lowest limit of a container's memory.
-const LEAST_MEMORY: i64 = 1 << 20;
 
 /// By how much the host's limit of memory is above a container's own.
 fn own_memory(limit: i64) -> i64 {
@@ -468,7 +466,8 @@ impl Cgroups {
             }
         }
         let asked = m.limit.filter(|n| *n != 0);
-        if let Some(n) = asked.filter(|n| (0..LEAST_MEMORY).contains(n)) {
+        let is_too_little = |n: &i64| u64::try_from(*n).is_ok_and(|n| n < LEAST_MEMORY);
+        if let Some(n) = asked.filter(is_too_little) {
             return Err(Error::new(format!(
                 "linux.resources.memory.limit: {n} bytes are too few for any program"
             )));

@@ -174,8 +174,7 @@ pub struct Ps {
 /// `ps`.
 pub fn ps(rt: &Runtime, id: &str) -> Result<Ps> {
     let c = open(rt, id)?;
-    let text = asked_into_memory(&c, &Request::Census)?;
-    let census = serde_json::from_slice(&text).tried("understand the census")?;
+    let census = asked(&c, &Request::Census, "the census")?;
     Ok(Ps {
         monitor: c.record.pid,
         census,
@@ -184,8 +183,8 @@ pub fn ps(rt: &Runtime, id: &str) -> Result<Ps> {
 
 /// `network show`.
 pub fn network_report(rt: &Runtime, id: &str) -> Result<Report> {
-    let text = asked_into_memory(&open(rt, id)?, &Request::Network)?;
-    serde_json::from_slice(&text).tried("understand what the sandbox tells of its network")
+    let what = "what the sandbox tells of its network";
+    asked(&open(rt, id)?, &Request::Network, what)
 }
 
 /// `network set`: from now on these rules say what may leave by a container's devices, and no others.
@@ -200,28 +199,29 @@ pub fn set_rules(rt: &Runtime, id: &str, mut rules: Rules) -> Result<()> {
         rules.resolvers = c.record.leaving.rules.resolvers.clone();
     }
     leaving::complete(&mut rules)?;
-    let text = serde_json::to_vec(&rules).tried("describe the rules")?;
-    let body = files::in_memory(&text)?;
-    c.ask(&Request::Rules, &[body.as_raw_fd()]).map(drop)
+    say(&c, &Request::Rules, &rules, "the rules")
 }
 
 /// `memory show`: who has a container's memory.
 pub fn memory_report(rt: &Runtime, id: &str) -> Result<MemoryReport> {
-    let text = asked_into_memory(&open(rt, id)?, &Request::Memory)?;
-    serde_json::from_slice(&text).tried("understand what the sandbox tells of its memory")
+    let what = "what the sandbox tells of its memory";
+    asked(&open(rt, id)?, &Request::Memory, what)
 }
 
 /// `memory set`: from now on a process may have so much of its container's memory.
 pub fn set_bounds(rt: &Runtime, id: &str, bounds: &BoundsSpec) -> Result<()> {
-    let text = serde_json::to_vec(bounds).tried("describe the limits")?;
+    say(&open(rt, id)?, &Request::Bounds, bounds, "the limits")
+}
+
+/// Asks for something, with this as the request's body.
+fn say(c: &Container, r: &Request, body: &impl serde::Serialize, what: &str) -> Result<()> {
+    let text = serde_json::to_vec(body).tried(&format!("describe {what}"))?;
     let body = files::in_memory(&text)?;
-    open(rt, id)?
-        .ask(&Request::Bounds, &[body.as_raw_fd()])
-        .map(drop)
+    c.ask(r, &[body.as_raw_fd()]).map(drop)
 }
 
 /// What the Sentry writes where it is asked for this. It is bounded, and only to be shown.
-fn asked_into_memory(c: &Container, r: &Request) -> Result<Vec<u8>> {
+fn asked<T: serde::de::DeserializeOwned>(c: &Container, r: &Request, what: &str) -> Result<T> {
     const MOST: u64 = 16 << 20;
     let file = files::in_memory(&[])?;
     c.connect()?.ask(r, &[file.as_raw_fd()])?;
@@ -230,7 +230,7 @@ fn asked_into_memory(c: &Container, r: &Request) -> Result<Vec<u8>> {
     let mut text = Vec::new();
     std::io::Read::read_to_end(&mut std::io::Read::take(f, MOST), &mut text)
         .tried("read the answer")?;
-    Ok(text)
+    serde_json::from_slice(&text).tried(&format!("understand {what}"))
 }
 
 /// `tar`: what the container changed in its root, as a layer of an image. Gives how many changes

@@ -3,15 +3,13 @@
 
 use crate::spec::Spec;
 use crate::{Error, Result, Runtime};
+use config::LEAST_MEMORY;
 use serde::{Deserialize, Serialize};
 
 /// The annotation that says less than `--swap` for one container.
 pub const SWAP_ANNOTATION: &str = "dev.cloister.memory.swap";
 /// The annotation that says less than `--process-memory` for one container.
 pub const PROCESS_ANNOTATION: &str = "dev.cloister.memory.process";
-
-/// The lowest limit of memory: what a shell needs to say that it has no more.
-pub const LEAST: u64 = 1 << 20;
 
 /// Bytes; `None` for no swap, and for no limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -45,7 +43,7 @@ pub fn of_bundle(
         }
         b.process = Some(n);
     }
-    if b.process.is_some_and(|n| n < LEAST) {
+    if b.process.is_some_and(|n| n < LEAST_MEMORY) {
         return Err(Error::Refused(
             "no program runs with less than a megabyte for each process".into(),
         ));

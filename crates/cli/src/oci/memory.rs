@@ -1,6 +1,6 @@
 //! `cloister memory`.
 
-use super::show::{line_of_plain, pretty_and_plain, print, seconds, table_text};
+use super::show::{in_a_row, line_of_plain, pretty_and_plain, print, seconds, table_text};
 use clap::{Args, Subcommand};
 use config::{BoundsSpec, MemoryProcess, MemoryReport};
 use oci::memory::amount;
@@ -135,7 +135,6 @@ fn most(n: Option<u64>) -> String {
 }
 
 fn row(p: &MemoryProcess) -> Vec<String> {
-    let command: String = p.command.chars().filter(|c| !c.is_control()).collect();
     vec![
         p.pid.to_string(),
         mb(p.size),
@@ -146,7 +145,7 @@ fn row(p: &MemoryProcess) -> Vec<String> {
         mb(p.swapped),
         mb(p.reserved),
         most(p.limit),
-        command,
+        in_a_row(&p.command),
     ]
 }
 

@@ -89,6 +89,11 @@ pub fn table_text(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Str
     text
 }
 
+/// A program's command line as a cell: it may have written anything there.
+pub fn in_a_row(command: &str) -> String {
+    command.chars().filter(|c| !c.is_control()).collect()
+}
+
 pub fn ps(rt: &Runtime, format: &str, id: &str) -> oci::Result<()> {
     let p = oci::ps(rt, id)?;
     match format {
@@ -97,15 +102,13 @@ pub fn ps(rt: &Runtime, format: &str, id: &str) -> oci::Result<()> {
         "json-inside" => print(&pretty_and_plain(&p.census)),
         "table" => {
             let rows = p.census.processes.iter().map(|p| {
-                // The program may have written anything there.
-                let command: String = p.command.chars().filter(|c| !c.is_control()).collect();
                 vec![
                     p.uid.to_string(),
                     p.pid.to_string(),
                     p.ppid.to_string(),
                     p.tty.clone(),
                     format!("{:.2}", p.cpu as f64 / 1e9),
-                    command,
+                    in_a_row(&p.command),
                 ]
             });
             table(&["UID", "PID", "PPID", "TTY", "TIME", "CMD"], rows);

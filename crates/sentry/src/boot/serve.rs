@@ -190,18 +190,12 @@ impl Server {
                 Ok(Some(0))
             }),
             control::NETWORK => request.aside(move |r| {
-                let report = network::report(&r.kernel, &r.container);
-                let body = serde_json::to_vec(&report).map_err(|e| e.to_string())?;
-                let out = given.first().ok_or("there is nowhere to write to")?;
-                or(write_all(out, &body), "write of the network")?;
-                Ok(Some(0))
+                let body = serde_json::to_vec(&network::report(&r.kernel, &r.container));
+                answer(body, &given, "the network")
             }),
             control::MEMORY => request.aside(move |r| {
-                let report = r.kernel.memory_report(&r.container);
-                let body = serde_json::to_vec(&report).map_err(|e| e.to_string())?;
-                let out = given.first().ok_or("there is nowhere to write to")?;
-                or(write_all(out, &body), "write of the memory")?;
-                Ok(Some(0))
+                let body = serde_json::to_vec(&r.kernel.memory_report(&r.container));
+                answer(body, &given, "the memory")
             }),
             control::BOUNDS => request.aside(move |r| {
                 let body = given.first().ok_or("the request has no body")?;
@@ -244,6 +238,18 @@ impl Server {
         let devices = devices.ok_or("the network's devices are not all there")?;
         attach(&self.kernel, devices)
     }
+}
+
+/// Answers with this JSON, into the descriptor that came.
+fn answer(
+    body: serde_json::Result<Vec<u8>>,
+    given: &[HostFd],
+    what: &str,
+) -> core::result::Result<Option<u32>, Failure> {
+    let body = body.map_err(|e| e.to_string())?;
+    let out = given.first().ok_or("there is nowhere to write to")?;
+    or(write_all(out, &body), &format!("write of {what}"))?;
+    Ok(Some(0))
 }
 
 /// Who asks, and where the answer goes.

@@ -24,7 +24,7 @@ use crate::container::log::Level;
 use crate::task::ThreadGroup;
 use abi::PAGE_SIZE;
 use abi::signal::SIGKILL;
-use config::{MemoryProcess, MemoryReport, control};
+use config::{LEAST_MEMORY, MemoryProcess, MemoryReport, control};
 use mm::{Bounds, Mm};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -310,10 +310,12 @@ impl Kernel {
             limit: limit.unwrap_or(old.limit),
             reserve: reserve.unwrap_or(old.reserve),
         };
-        new.check().map_err(|_| {
-            let least = Bounds::LEAST >> 20;
-            format!("a limit is {least} MB at least, and no less than what is reserved")
-        })?;
+        if new.limit < LEAST_MEMORY || new.limit < new.reserve {
+            return Err(format!(
+                "a limit is {} MB at least, and no less than what is reserved",
+                LEAST_MEMORY >> 20
+            ));
+        }
         let reserved: u64 = others.iter().map(|h| h.mm.bounds().reserve).sum();
         let free = c.clas.stats().limit.saturating_sub(reserved);
         if new.reserve > old.reserve && new.reserve > free {

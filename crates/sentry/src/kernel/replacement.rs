@@ -1,5 +1,5 @@
 //! From which process memory is taken where a container has too little: ContainerVisor's policy of
-//! reservations (`docs/decisions/0029`).
+//! reservations (`docs/decisions/0028`).
 //!
 //! With u bytes here and r reserved, Δ = max(u − r, 0) can be taken. Who has no reservation gives
 //! first, each by its share; then those furthest above their own, by Δ/r, until all that have given
