@@ -11,7 +11,7 @@ enum { PAGE = 4096, THREADS = 3, ARENA = 96 * PAGE, RING = 16 };
 // What a descriptor is, as far as the fuzzer remembers.
 enum fd_kind { ANY, REG, DIR_, PATH_, PIPE, SOCK, LISTEN, EVENT, TIMER, SIGFD, EPOLL, INOTIFY, MEMFD, PIDFD, PTY, NS, PROC, DEV, QUEUE, FD_KINDS };
 // What else calls give, and calls take.
-enum id_kind { PIDS, SHM, SEM, MSG, POSIX_TIMER, MAPPING, WATCH, ID_KINDS };
+enum id_kind { PIDS, SHM, SEM, MSG, POSIX_TIMER, MAPPING, WATCH, AIO, ID_KINDS };
 
 // The kinds of arguments. Those of the second line have a list of values.
 enum kind {
@@ -23,7 +23,7 @@ enum kind {
 enum what {
     S_BYTES, S_TIMESPEC, S_ITIMERSPEC, S_TIMEVAL, S_ITIMERVAL, S_SIGSET, S_SIGACTION, S_SIGINFO, S_SIGEVENT, S_STACK, S_RLIMIT, S_CAPHEAD,
     S_CAPS, S_SEMBUF, S_MSG, S_MSGHDR, S_MMSGHDR, S_IOV, S_SOCKADDR, S_EPEV, S_POLLFDS, S_FDSET, S_CLONE, S_OPENHOW, S_FPROG, S_FLOCK, S_WORD,
-    S_LEN, S_PSIGSET, S_SHMID, S_IDS, S_SCHED, S_OPTION, S_MQATTR, S_KINDS,
+    S_LEN, S_PSIGSET, S_SHMID, S_IDS, S_SCHED, S_OPTION, S_MQATTR, S_IOCB, S_IOCBS, S_KINDS,
 };
 
 struct arg {

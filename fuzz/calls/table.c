@@ -111,6 +111,10 @@ const struct call calls[] = {
     C(inotify_rm_watch, 4, OUT, F(INOTIFY), I(WATCH)), C(memfd_create, 4, MEMFD, N_, BITS(0, 1, 2, 4, 8, 16)), C(pidfd_open, 4, PIDFD, PID_, BITS(0, 04000, 0200)),
     C(process_madvise, 4, OUT, F(PIDFD), S(S_IOV), ONE(0, 1, 2, 3, 8, 1024, 1025), ONE(3, 4, 8, 20, 21, 25, 100), BITS(0, 0, 1)), C(process_mrelease, 2, OUT, F(PIDFD), BITS(0, 0, 1)),
     C(pidfd_getfd, 4, ANY, F(PIDFD), FDANY, BITS(0, 0, 1)), C(pidfd_send_signal, 4, OUT, F(PIDFD), SIG_, S(S_SIGINFO), BITS(0, 0, 1, 2, 4)),
+    // Asynchronous I/O. A context's word begins as 0, mostly.
+    C(io_setup, 2, OUT, ONE(0, 1, 1, 2, 8, 100, 1000, 65536, -1ul), W), C(io_destroy, 1, OUT, I(AIO)), C(io_submit, 12, OUT, I(AIO), ONE(0, 1, 2, 3, 4, -1ul), S(S_IOCBS)),
+    C(io_cancel, 4, OUT, I(AIO), S(S_IOCB), W), C(io_getevents, 8, OUT, I(AIO), ONE(0, 0, 1, 2, -1ul), ONE(0, 1, 4, 8, 1000), B, TS),
+    C(io_pgetevents, 6, OUT, I(AIO), ONE(0, 0, 1, 2), ONE(0, 1, 4, 8, 1000), B, TS, S(S_PSIGSET)),
     // Memory.
     C(mmap, 12, GIVES(MAPPING), ADDR_, ML, PROT, MAP_FLAGS, FDANY, OFF), C(mprotect, 8, OUT, ADDR_, ML, PROT), C(munmap, 6, OUT, ADDR_, ML), C(brk, 1, OUT, ADDR_),
     C(mremap, 6, GIVES(MAPPING), ADDR_, ML, ML, BITS(0, 1, 2, 4), ADDR_), C(msync, 4, OUT, ADDR_, ML, BITS(0, 1, 2, 4)), C(mincore, 4, OUT, ADDR_, ML, B),

@@ -186,6 +186,14 @@ static void *small_struct(struct thread *t, enum what w) {
         return put(t, c, 88);
     }
     case S_OPENHOW: { u64 h[4] = {rnd(t) & 03777700 & rnd(t), one_in(t, 2) ? 0600 : 0, one_in(t, 2) ? below(t, 64) : 0, 0}; if (one_in(t, 2)) h[0] &= ~0100ul, h[1] = 0; return put(t, h, 32); }
+    case S_IOCB: {
+        struct { u64 data; unsigned key, rw; uint16_t op; int16_t prio; unsigned fd; u64 buf, len, off, reserved; unsigned flags, resfd; } r = {
+            number(t), one_in(t, 8), one_in(t, 4) ? 1u << below(t, 8) : 0, (int[]){0, 0, 1, 1, 2, 3, 5, 5, 5, 6, 7, 8, 9}[below(t, 13)], one_in(t, 6) ? rnd(t) : 0, descriptor(t, ANY), 0, 0, 0, one_in(t, 20), below(t, 4) & rnd(t), descriptor(t, EVENT)};
+        if (r.op == 5) r.buf = one_in(t, 8) ? number(t) : below(t, 0x4000);
+        else if (r.op != 2 && r.op != 3) r.buf = (u64)room(t, 64), r.len = one_in(t, 6) ? number(t) : below(t, 64), r.off = one_in(t, 6) ? number(t) : below(t, 100);
+        return put(t, &r, sizeof r);
+    }
+    case S_IOCBS: { void *l[4]; for (int i = 0; i < 4; i++) l[i] = small_struct(t, S_IOCB); return put(t, l, sizeof l); }
     case S_FLOCK: { struct flock f = {.l_type = below(t, 4), .l_whence = below(t, 3), .l_start = one_in(t, 6) ? number(t) : below(t, 100), .l_len = one_in(t, 6) ? number(t) : below(t, 100)}; return one_in(t, 2) ? put(t, &f, sizeof f) : (void *)(one_in(t, 2) ? descriptor(t, ANY) : number(t)); }
     // A futex's, an offset or an id: on few addresses, so that they meet.
     case S_WORD: { unsigned *p = (unsigned *)(t->arena + (one_in(t, 2) ? 0 : ARENA / 2) + 8 * below(t, 8)); if (one_in(t, 2)) *p = below(t, 4); return one_in(t, 4) ? 0 : p; }
@@ -301,6 +309,9 @@ void learn(struct thread *t, const struct call *c, u64 result) {
         const int *p = (const int *)t->args[c->nr == SYS_socketpair ? 3 : 0];
         if ((uint8_t *)p < t->arena || (uint8_t *)p >= t->arena + ARENA) return;
         for (int i = 0; i < 2; i++) add_fd(t, c->nr == SYS_socketpair ? SOCK : PIPE, p[i]);
+    } else if (c->nr == SYS_io_setup) {
+        const u64 *p = (const u64 *)t->args[1];
+        if ((uint8_t *)p >= t->arena && (uint8_t *)p < t->arena + ARENA) add_id(t, AIO, *p);
     } else if (c->gives >= 64 && c->gives != 255) {
         add_id(t, c->gives - 64, result);
     } else if (c->gives != 255 && result < 1024) {

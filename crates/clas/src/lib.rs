@@ -622,6 +622,10 @@ pub trait Mappable: Send + Sync {
         offset: u64,
         len: u64,
     );
+    /// Whether its mappings keep their size (`VM_DONTEXPAND`).
+    fn is_fixed(&self) -> bool {
+        false
+    }
     /// Gives back frames that nobody has touched and nobody maps any more. Called, as
     /// [`Mappable::backing`], with the address space's lock held.
     fn trim(&self) {}

@@ -49,6 +49,9 @@ impl State {
     ) -> Result<u64> {
         let dontunmap = flags & MREMAP_DONTUNMAP != 0;
         let (_, vma) = self.vmas.get(old).ok_or(EFAULT)?;
+        if dontunmap && vma.is_fixed() {
+            return Err(EINVAL);
+        }
         if vma.is_sealed() {
             return Err(EPERM);
         }
@@ -128,6 +131,9 @@ impl State {
         }
         let vma = vma.after(old - e.start);
         if new_len > old_len {
+            if vma.is_fixed() {
+                return Err(EFAULT);
+            }
             let more = new_len - old_len;
             if vma
                 .file

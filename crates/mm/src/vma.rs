@@ -99,6 +99,13 @@ impl Vma {
         self.flags.contains(VmaFlags::SHARED)
     }
 
+    /// `VM_DONTEXPAND`.
+    pub(crate) fn is_fixed(&self) -> bool {
+        self.file
+            .as_ref()
+            .is_some_and(|f| f.file.mappable.is_fixed())
+    }
+
     pub(crate) fn is_private_anon(&self) -> bool {
         self.file.is_none()
     }

@@ -33,7 +33,7 @@ use hostcall::HostFd;
 use parking_lot::Mutex;
 use seccomp::bpf::Insn;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tty::Devpts;
@@ -82,6 +82,8 @@ pub struct Container {
     shares: AtomicBool,
     /// Whether its starter knows that the host ends processes. By one exchange: it is told once.
     told_of_loss: AtomicBool,
+    /// Requests that its contexts of asynchronous I/O are made for. Atomic.
+    pub aio_requests: Arc<AtomicU64>,
     /// Of memory. Has a lock of its own, a leaf.
     pub shortage: Shortage,
     /// What dmesg(1) shows.
@@ -128,6 +130,7 @@ impl Container {
             tasks: AtomicU32::new(0),
             shares: AtomicBool::new(false),
             told_of_loss: AtomicBool::new(false),
+            aio_requests: Arc::default(),
             shortage: Shortage::default(),
             log: log::KernelLog::begun(),
         };

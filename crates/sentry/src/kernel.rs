@@ -39,8 +39,8 @@ pub struct Kernel {
     /// A lock for each bucket; two are taken by address.
     pub futexes: futex::Table,
     pub timers: Arc<TimerService>,
-    /// Signals owners of files. Has a lock of its own, a leaf.
-    pub sigio: crate::task::sigio::Service,
+    /// Does what is put off by threads without a boundary. Has a lock of its own, a leaf.
+    pub later: crate::task::later::Service,
     /// Looks at CPU clocks alone: see [`crate::task::cpu_timers`].
     pub cpu_timers: Arc<TimerService>,
     /// The initial namespaces.
@@ -144,7 +144,7 @@ impl Kernel {
             births: RwLock::default(),
             futexes: futex::Table::new(),
             timers: p.timers,
-            sigio: crate::task::sigio::Service::default(),
+            later: crate::task::later::Service::default(),
             cpu_timers: TimerService::new(),
             initial,
             cgroups,

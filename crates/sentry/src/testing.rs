@@ -148,6 +148,7 @@ pub(crate) fn process(k: &Arc<Kernel>, parent: i32, exit_signal: i32) -> Arc<Tas
     let task = Task::new(
         k,
         Inherit {
+            aio: Arc::default(),
             pid,
             group: group.clone(),
             mm: mm::Mm::new(container.clas.clone(), space),

@@ -58,6 +58,7 @@ pub mod mode;
 pub mod mount;
 pub mod namespace;
 pub mod ops;
+pub mod ring;
 pub mod sigio;
 pub mod ucounts;
 pub mod userns;

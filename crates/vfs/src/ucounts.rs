@@ -37,6 +37,8 @@ pub enum Kind {
     InotifyInstances,
     InotifyWatches,
     EpollWatches,
+    /// Requests that contexts of asynchronous I/O are made for (`fs.aio-max-nr`).
+    AioRequests,
     /// Threads.
     Tasks,
     /// Threads, and processes that have ended and wait to be waited for: `RLIMIT_NPROC`.
@@ -154,6 +156,7 @@ impl Limits {
         l.set(Kind::InotifyInstances, 128);
         l.set(Kind::InotifyWatches, 65_536);
         l.set(Kind::EpollWatches, 1 << 18);
+        l.set(Kind::AioRequests, 1 << 16);
         l.set(Kind::Tasks, TASKS);
         l.set(Kind::Processes, PROCESSES);
         l.set(Kind::FilesInFlight, FILES_IN_FLIGHT);

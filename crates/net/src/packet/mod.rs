@@ -15,7 +15,6 @@
 //! no frame here but for these sockets ([`crate::loopback`]).
 
 mod filter;
-mod memory;
 mod options;
 mod ring;
 mod send;

@@ -1,7 +1,6 @@
 //! Options of packet sockets (SOL_PACKET of `packet(7)`), and their rings.
 
 use super::filter::Filter;
-use super::memory::RingMemory;
 use super::ring::{Request, Ring, Version};
 use super::{PACKET_AUXDATA, PacketSocket};
 use crate::options::{SO_ACCEPTCONN, int_of};
@@ -9,6 +8,7 @@ use crate::sys::{SOL_PACKET, SOL_SOCKET};
 use abi::Result;
 use abi::errno::{EBUSY, EINVAL, ENODEV, ENOENT, ENOMEM, ENOPROTOOPT, EPERM};
 use std::sync::Arc;
+use vfs::ring::RingMemory;
 use vfs::ucounts::Kind;
 
 const ADD_MEMBERSHIP: i32 = 1;

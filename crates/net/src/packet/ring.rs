@@ -8,7 +8,6 @@
 //!   memory one word is read: whether the application has given a frame or a block back.
 //! - A frame's or a block's status is written after all else of it.
 
-use super::memory::RingMemory;
 use super::tap::Seen;
 use abi::errno::EINVAL;
 use abi::{PAGE_SIZE, Result};
@@ -17,6 +16,7 @@ use netstack::time::Instant;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use vfs::ring::RingMemory;
 
 /// `enum tpacket_versions`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -162,6 +162,7 @@ fn process(
         o.store(spec.oom_score_adj, Ordering::Relaxed);
     }
     let from = Inherit {
+        aio: Arc::default(),
         pid: group.pid.clone(),
         group: group.clone(),
         mm,

@@ -10,13 +10,13 @@ use mm::{UserIo, UserRange};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use vfs::Caps;
-use vfs::file::{File, Io, IoCaller, O_APPEND, Sink, Source};
+use vfs::file::{DataOnly, File, Io, IoCaller, O_APPEND, Sink, Source};
 use wait::Events;
 use zerocopy::IntoBytes;
 
 flags! {
     /// Of preadv2(2) and pwritev2(2): others than these give `EOPNOTSUPP`.
-    struct RwFlags: u32, kept {
+    pub(super) struct RwFlags: u32, kept {
         RWF_HIPRI,
         RWF_DSYNC,
         RWF_SYNC,
@@ -27,7 +27,7 @@ flags! {
 
 impl RwFlags {
     /// `EOPNOTSUPP` for those that there are not, where there is something to read or write.
-    fn check(self, bytes: usize) -> Result<()> {
+    pub(super) fn check(self, bytes: usize) -> Result<()> {
         let fine = bytes == 0 || RwFlags::all().contains(self);
         fine.then_some(()).ok_or(EOPNOTSUPP)
     }
@@ -87,6 +87,8 @@ impl At {
 }
 
 const RWF_NOWAIT: u32 = RwFlags::RWF_NOWAIT.bits();
+const RWF_SYNC: u32 = RwFlags::RWF_SYNC.bits();
+const RWF_DSYNC: u32 = RwFlags::RWF_DSYNC.bits();
 const RWF_APPEND: u32 = RwFlags::RWF_APPEND.bits();
 
 pub(super) fn do_read(
@@ -217,6 +219,14 @@ pub(super) fn do_write(
             f.modified();
         }
         written(cx, f)?;
+        if flags & (RWF_SYNC | RWF_DSYNC) != 0 {
+            let data_only = flags & RWF_SYNC == 0;
+            f.ops.sync(if data_only {
+                DataOnly::Yes
+            } else {
+                DataOnly::No
+            })?;
+        }
     }
     r
 }
@@ -352,7 +362,7 @@ pub(super) fn within_limit(cx: &Context, f: &File, at: At, max: usize) -> Result
 
 /// The buffer of `read(2)` and `write(2)`; `EFAULT` where it is not in the application's part of
 /// the address space at all (`access_ok`).
-fn buffer(mm: &mm::Mm, va: Va, len: usize) -> Result<UserIo<'_>> {
+pub(super) fn buffer(mm: &mm::Mm, va: Va, len: usize) -> Result<UserIo<'_>> {
     access_ok(va, len as u64)?;
     Ok(UserIo::new(mm, va, len.min(MAX_RW)))
 }

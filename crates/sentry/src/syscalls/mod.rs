@@ -4,6 +4,7 @@
 //! function opens with what the call does; its parameters have the types of [`args`]; it hands on
 //! to the object that does the work. What is not in the table gives `ENOSYS`.
 
+mod aio;
 pub mod args;
 mod attributes;
 mod creds;
@@ -66,6 +67,7 @@ pub struct Call {
 
 /// The parts of the table.
 const ALL: &[&[Call]] = &[
+    aio::CALLS,
     attributes::CALLS,
     creds::CALLS,
     descriptors::CALLS,

@@ -457,18 +457,22 @@ fn ioprio_get(cx: &mut Context, which: IoPriorityOf, who: i32) -> SysResult {
     Ok(best as usize)
 }
 
-/// Checked (`ioprio_check_cap`, `set_task_ioprio`), told, and without effect.
-fn ioprio_set(cx: &mut Context, which: IoPriorityOf, who: i32, priority: u32) -> SysResult {
-    const LEVELS: u32 = 8;
+/// Whether the caller may have that priority (`ioprio_check_cap`).
+pub(super) fn check_io_priority(cx: &Context, priority: u32) -> Result<()> {
     let (class, level) = ((priority >> 13) & 7, priority & 7);
     let me = cx.cred();
     match class {
-        1 if !me.has(Caps::SYS_ADMIN) && !me.has(Caps::SYS_NICE) => return Err(EPERM),
-        1 | 2 if level < LEVELS => {}
-        0 if level == 0 => {}
-        3 => {}
-        _ => return Err(EINVAL),
+        1 if !me.has(Caps::SYS_ADMIN) && !me.has(Caps::SYS_NICE) => Err(EPERM),
+        1..=3 => Ok(()),
+        0 if level == 0 => Ok(()),
+        _ => Err(EINVAL),
     }
+}
+
+/// Checked (`ioprio_check_cap`, `set_task_ioprio`), told, and without effect.
+fn ioprio_set(cx: &mut Context, which: IoPriorityOf, who: i32, priority: u32) -> SysResult {
+    check_io_priority(cx, priority)?;
+    let me = cx.cred();
     for t in io_tasks(cx, which, who)? {
         let owner = t.cred().uid;
         if ![me.euid, me.uid].contains(&owner) && !me.has(Caps::SYS_NICE) {

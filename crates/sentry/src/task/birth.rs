@@ -25,6 +25,8 @@ pub struct Inherit {
     pub pid: Arc<Pid>,
     pub group: Arc<ThreadGroup>,
     pub mm: Arc<mm::Mm>,
+    /// Shared where the memory is.
+    pub aio: Arc<super::aio::Contexts>,
     pub fs: Arc<FsContext>,
     pub files: Arc<FdTable>,
     /// Its credentials and its namespaces.
@@ -149,6 +151,7 @@ impl Task {
             ns: RwLock::new(new.proxy),
             kernel: kernel.clone(),
             mm: RwLock::new(from.mm),
+            aio: RwLock::new(from.aio),
             fs: RwLock::new(from.fs),
             files: RwLock::new(Some(from.files)),
             cred: RwLock::new(new.cred),
@@ -193,6 +196,7 @@ impl Task {
             pid: old.group.pid.clone(),
             group: old.group.clone(),
             mm: old.mm(),
+            aio: old.aio(),
             fs: old.fs(),
             files: old.files(),
             counted: Counted::force(&cred),

@@ -273,6 +273,11 @@ fn commit(
     let from = Inherit {
         pid,
         group,
+        aio: if a.has(CloneFlags::CLONE_VM) {
+            cx.task.aio()
+        } else {
+            Arc::default()
+        },
         mm: made.mm,
         fs: made.fs,
         files: made.files,

@@ -233,6 +233,7 @@ pub fn exec(cx: &mut Context, req: ExecRequest) -> Result<()> {
     cx.kernel.account_space(&cx.task, &old);
     cx.replace_thread(thread);
     old.forget_thread();
+    drop(cx.task.leave_aio());
     drop(old);
     cx.task.end_vfork();
 

@@ -58,6 +58,8 @@ pub fn finish(mut cx: Context) {
     let files = task.take_files();
     drop(files);
     task.end_vfork();
+    // While the memory is there, as Linux does (`exit_aio`).
+    drop(task.leave_aio());
     mm.forget_thread();
     // Each does so before it is removed: what they had mapped is let go of before anybody is told.
     drop(task.replace_mm(kernel.no_memory.clone()));

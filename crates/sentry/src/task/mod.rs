@@ -14,6 +14,7 @@
 //! sees the other.
 
 pub mod access;
+pub mod aio;
 pub mod birth;
 pub mod clone;
 pub mod cpu;
@@ -27,6 +28,7 @@ pub mod futex;
 pub mod group;
 pub mod jobs;
 pub mod lanes;
+pub mod later;
 pub mod launch;
 pub mod limits;
 pub mod list;
@@ -83,6 +85,8 @@ pub struct Task {
     /// Shared by threads and by `CLONE_VM` children; replaced by execve(2), under the group's
     /// `exec_update`. A cell, own.
     mm: RwLock<Arc<Mm>>,
+    /// Its contexts of asynchronous I/O: those of its memory. A cell, own.
+    aio: RwLock<Arc<aio::Contexts>>,
     /// A cell, own.
     fs: RwLock<Arc<FsContext>>,
     /// `None` once the task has begun to exit. A cell, own.
@@ -219,6 +223,14 @@ impl Task {
     #[must_use]
     pub fn fs(&self) -> Arc<FsContext> {
         self.fs.read().clone()
+    }
+    #[must_use]
+    pub fn aio(&self) -> Arc<aio::Contexts> {
+        self.aio.read().clone()
+    }
+    /// It has no contexts any more (execve, exit); gives those that it had.
+    pub fn leave_aio(&self) -> Arc<aio::Contexts> {
+        std::mem::take(&mut *self.aio.write())
     }
     /// Replaces the memory (execve); gives the old one.
     pub fn replace_mm(&self, mm: Arc<Mm>) -> Arc<Mm> {

@@ -10,14 +10,12 @@ use abi::errno::ESRCH;
 use abi::signal::{SI_KERNEL, SIGBUS, SIGCHLD, SIGFPE, SIGILL, SIGIO, SIGSEGV, SIGSYS, SIGTRAP};
 use abi::{Result, SigInfo, Signal};
 use ipc::pipe::PipeEnd;
-use parking_lot::Mutex;
 use smallvec::{SmallVec, smallvec};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Weak};
 use vfs::File;
 use vfs::sigio::{Owner, OwnerKind};
-use wait::later::{self, Boundary, Later};
+use wait::later::{self, Later};
 use wait::{Events, Listener};
 
 /// Why a file's owner is signalled: `si_code` and `si_band` (`band_table`).
@@ -93,8 +91,11 @@ impl Later for Async {
         }
     }
     fn elsewhere(self: Arc<Self>) {
-        if let Some(k) = self.kernel.upgrade() {
-            k.sigio.send(self);
+        // Where it is lost, what comes next tries again.
+        if let Some(k) = self.kernel.upgrade()
+            && !k.later.send(self.clone())
+        {
+            self.came.store(0, Ordering::SeqCst);
         }
     }
 }
@@ -183,41 +184,6 @@ impl Kernel {
     fn owner_may_signal(&self, o: &Owner, tgid: i32) -> bool {
         let main = self.tasks.lock().some_thread(tgid);
         main.is_some_and(|t| may_signal(o, &t))
-    }
-}
-
-/// Who sends what no task does: a thread from the first on.
-#[derive(Default)]
-pub struct Service(Mutex<Option<Sender<Arc<Async>>>>);
-
-impl Service {
-    fn send(&self, a: Arc<Async>) {
-        let mut service = self.0.lock();
-        if service.is_none() {
-            *service = start();
-        }
-        match &*service {
-            Some(s) => drop(s.send(a)),
-            // It is lost; what comes next tries again.
-            None => a.came.store(0, Ordering::SeqCst),
-        }
-    }
-}
-
-/// `None` where the host gives no thread.
-fn start() -> Option<Sender<Arc<Async>>> {
-    const STACK: usize = 256 << 10;
-    let (sender, todo) = channel::<Arc<Async>>();
-    let made = std::thread::Builder::new()
-        .name("sigio".into())
-        .stack_size(STACK)
-        .spawn(move || todo.iter().for_each(|a| a.run()));
-    made.ok().map(|_| sender)
-}
-
-impl Boundary for Task {
-    fn ask(&self) {
-        self.attention.store(true, Ordering::SeqCst);
     }
 }
 

@@ -5,6 +5,7 @@ mod net;
 use super::Text;
 use super::global::text;
 use crate::Kernel;
+use crate::container::Container;
 use crate::ns::uts::{RELEASE, VERSION};
 use crate::ns::{IpcNs, NsProxy, UtsNs};
 use crate::task::task_of;
@@ -114,12 +115,14 @@ pub struct Sysctl(pub Weak<Kernel>);
 impl DynDir for Sysctl {
     fn lookup(&self, cx: &Caller<'_>, name: &[u8]) -> abi::Result<DynNode> {
         let k = self.0.upgrade().ok_or(abi::errno::ENOENT)?;
-        let ns = task_of(cx.task).map_or_else(|| k.initial.clone(), |t| t.ns());
-        sysctl(&k, &ns).lookup(cx, name)
+        let task = task_of(cx.task);
+        let ns = task.map_or_else(|| k.initial.clone(), |t| t.ns());
+        let container = task.map_or(&k.root, |t| &t.group.container);
+        sysctl(&k, &ns, container).lookup(cx, name)
     }
     fn list(&self, file: &File) -> abi::Result<Vec<DynEntry>> {
         let k = self.0.upgrade().ok_or(abi::errno::ENOENT)?;
-        sysctl(&k, &k.initial).list(file)
+        sysctl(&k, &k.initial, &k.root).list(file)
     }
     fn subdirs(&self) -> u32 {
         5
@@ -226,10 +229,10 @@ impl DynFile for DropCaches {
     }
 }
 
-fn sysctl(k: &Arc<Kernel>, ns: &NsProxy) -> StaticDir {
+fn sysctl(k: &Arc<Kernel>, ns: &NsProxy, c: &Container) -> StaticDir {
     let [of_uts, of_net, of_ipc] = [ns.uts.id.ino, ns.net.id.ino, ns.ipc.id.ino].map(u64::from);
     StaticDir::new()
-        .dir("fs", fs(k, ns).with_identity(of_ipc))
+        .dir("fs", fs(k, ns, c).with_identity(of_ipc))
         .dir("kernel", kernel(k, ns).with_identity(of_uts))
         .dir(
             "net",
@@ -285,13 +288,19 @@ fn kernel(k: &Arc<Kernel>, ns: &NsProxy) -> StaticDir {
 }
 
 /// `fs.*`.
-fn fs(k: &Arc<Kernel>, ns: &NsProxy) -> StaticDir {
+fn fs(k: &Arc<Kernel>, ns: &NsProxy, c: &Container) -> StaticDir {
     let protected = |level, most| Protected {
         kernel: Arc::downgrade(k),
         level,
         most,
     };
+    let requests = c.aio_requests.clone();
     StaticDir::new()
+        .file("aio-max-nr", UserLimit(Kind::AioRequests))
+        .file(
+            "aio-nr",
+            Text(move || format!("{}\n", requests.load(Ordering::Relaxed)).into_bytes()),
+        )
         .file("protected_fifos", protected(|p| &p.fifos, 2))
         .file("protected_hardlinks", protected(|p| &p.hardlinks, 1))
         .file("protected_regular", protected(|p| &p.regular, 2))

@@ -1,15 +1,16 @@
-//! The memory of a ring, which a socket and those that map it share.
+//! The memory of a ring, which the kernel and those that map it share: a packet socket's, or that of
+//! asynchronous I/O.
 
+use crate::ucounts::Charge;
 use abi::errno::{EFAULT, ENOMEM};
 use abi::{PAGE_SIZE, Result, Va};
 use clas::{Access, Backing, Cla, Clas, Mappable, MappingObserver};
 use hostcall::MemSlice;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
-use vfs::ucounts::Charge;
 
 /// Frames in one run. An application may write anything into them at any time.
-pub(super) struct RingMemory {
+pub struct RingMemory {
     clas: Arc<Clas>,
     at: Cla,
     len: u64,
@@ -31,11 +32,19 @@ impl RingMemory {
         }))
     }
 
+    #[must_use]
     pub fn is_mapped(&self) -> bool {
         self.mapped.load(Ordering::Relaxed) > 0
     }
 
+    /// Bytes.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.len
+    }
+
     /// The part `[at, at + len)`, cut at the end.
+    #[must_use]
     pub fn slice(&self, at: u64, len: usize) -> MemSlice<'_> {
         let at = at.min(self.len);
         let len = len.min((self.len - at) as usize);
