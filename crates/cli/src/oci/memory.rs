@@ -102,8 +102,8 @@ fn show(rt: &Runtime, a: &ShowArgs) -> oci::Result<()> {
         }
         std::thread::sleep(every);
         report = match self::report(rt, a) {
-            // It has ended.
-            Err(_) if has_ended(rt, &a.id) => return Ok(()),
+            // It has ended, or is about to: its processes are gone before its monitor is.
+            Err(e) if *e.cause() == Error::NotRunning || has_ended(rt, &a.id) => return Ok(()),
             r => r?,
         };
     }
