@@ -245,7 +245,7 @@ fn send(ip: &Ip, now: Instant, to: IpAddr, len: u16, segment: u8) {
 }
 
 libfuzzer_sys::fuzz_target!(|i: Input<'_>| {
-    let ip = Ip::new(&setup(), Arc::new(Wire), [3; 16]);
+    let ip = Ip::new(&setup(), Arc::new(Wire), [3; 16], Arc::default());
     let host = Host {
         refuses: i.refuses,
         raw: i.raw,

@@ -5,6 +5,7 @@
 runs a function of a file of tests/stack.d: `CASE_inside` or `CASE_outside`.
 """
 
+import ctypes
 import errno
 import hashlib
 import importlib.util
@@ -12,6 +13,7 @@ import os
 import select
 import socket
 import struct
+import subprocess
 import sys
 import time
 
@@ -19,7 +21,9 @@ OUT4, IN4, OUT6, IN6 = "10.77.0.1", "10.77.0.2", "fd77::1", "fd77::2"
 
 
 def say(what, value):
-    print(f"{what}: {value}", flush=True)
+    # In one piece: threads speak, too.
+    sys.stdout.write(f"{what}: {value}\n")
+    sys.stdout.flush()
 
 
 def T(what, f, *more):
@@ -112,6 +116,42 @@ def client(address, port):
 
 def linger(s, seconds=0):
     s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, seconds))
+
+
+CLONE_NEWNET = 0x40000000
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def apart():
+    """This process goes to a namespace of its own, with a loopback that is up."""
+    if libc.unshare(CLONE_NEWNET):
+        raise OSError(ctypes.get_errno(), "unshare")
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+
+
+class Namespace:
+    """Another one."""
+
+    def __init__(self):
+        own = os.readlink("/proc/self/ns/net")
+        self.p = subprocess.Popen(["unshare", "--net", "sleep", "100"])
+        while os.readlink(f"/proc/{self.p.pid}/ns/net") == own:
+            time.sleep(0.01)
+        self.pid = str(self.p.pid)
+        self.run("ip", "link", "set", "lo", "up")
+
+    def words(self, words):
+        return ["nsenter", f"--net=/proc/{self.pid}/ns/net", *words]
+
+    def run(self, *words):
+        return subprocess.run(self.words(words), capture_output=True, text=True)
+
+    def python(self, code):
+        return subprocess.Popen(self.words(["python3", "-c", code]), stdout=subprocess.PIPE, text=True)
+
+    def close(self):
+        self.p.kill()
+        self.p.wait()
 
 
 def main():

@@ -1,49 +1,12 @@
 """Devices, addresses, routes and neighbours that programs make and change: iproute2's words, frames between namespaces
 that are inside, and what netlink tells."""
 
-import ctypes
 import fcntl
 import re
 import subprocess
 import threading
 
 from ends import *
-
-CLONE_NEWNET = 0x40000000
-libc = ctypes.CDLL(None, use_errno=True)
-
-
-def apart():
-    """This process goes to a namespace of its own, with a loopback that is up."""
-    if libc.unshare(CLONE_NEWNET):
-        raise OSError(ctypes.get_errno(), "unshare")
-    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-
-
-class Namespace:
-    """Another one."""
-
-    def __init__(self):
-        own = os.readlink("/proc/self/ns/net")
-        self.p = subprocess.Popen(["unshare", "--net", "sleep", "100"])
-        while os.readlink(f"/proc/{self.p.pid}/ns/net") == own:
-            time.sleep(0.01)
-        self.pid = str(self.p.pid)
-        self.run("ip", "link", "set", "lo", "up")
-
-    def words(self, words):
-        return ["nsenter", f"--net=/proc/{self.pid}/ns/net", *words]
-
-    def run(self, *words):
-        return subprocess.run(self.words(words), capture_output=True, text=True)
-
-    def python(self, code):
-        return subprocess.Popen(self.words(["python3", "-c", code]), stdout=subprocess.PIPE, text=True)
-
-    def close(self):
-        self.p.kill()
-        self.p.wait()
-
 
 NOISE = r"[0-9a-f]{2}(:[0-9a-f]{2}){5}|fe80::\S+|qlen \d+|numtxqueues \d+|numrxqueues \d+|valid_lft \S+|preferred_lft \S+|proto kernel_ll|tentative|link-netnsid \d+|@if\d+|uid \d+|group default"
 

@@ -59,6 +59,9 @@ pub fn socket(
         AF_NETLINK => match (kind, protocol) {
             (SOCK_RAW | SOCK_DGRAM, 0) => netlink::new(ns, kind, Subsystem::Route),
             (SOCK_RAW | SOCK_DGRAM, 4) => netlink::new(ns, kind, Subsystem::SockDiag),
+            (SOCK_RAW | SOCK_DGRAM, 12) if ns.takes_rules() => {
+                netlink::new(ns, kind, Subsystem::Netfilter)
+            }
             (SOCK_RAW | SOCK_DGRAM, _) => return Err(EPROTONOSUPPORT),
             _ => return Err(ESOCKTNOSUPPORT),
         },

@@ -2,7 +2,8 @@
 //! part of AF_NETLINK that tells of interfaces.
 //!
 //! Two connected sockets of one namespace are joined in memory: bytes go from the sender's memory
-//! into the receiver's ring and from there to the receiver's memory. No packets exist there; TCP's
+//! into the receiver's ring and from there to the receiver's memory. No packets exist there, unless
+//! rules want to see them ([`rules`]); TCP's
 //! states are kept only where a program can see them (half close, reset, refused, backlog). What
 //! leads out ([`stack`], [`user`], [`host`]) is beside that.
 //!
@@ -28,6 +29,7 @@
 //! user                             the way out by a broker: connected sockets, datagrams
 //! stack                            the way out by our own packets on the devices of a namespace
 //! loopback                         what passes inside, as frames for packet sockets
+//! rules                            netfilter: what passes inside is packets while there are some
 //! work                             what is done beside calls: one thread for all namespaces
 //! readiness                        the host's descriptors whose readiness is a socket's
 //! report, ioctl, procnet, census   what is told of interfaces, bindings and sockets
@@ -84,6 +86,7 @@ mod raw;
 mod readiness;
 pub mod report;
 mod route;
+mod rules;
 mod socket;
 mod stack;
 mod stream;

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
-const AT: At = At {
+pub(crate) const AT: At = At {
     device: LO_INDEX,
     hardware: LOOPBACK,
     mac: [0; 6],

@@ -22,6 +22,7 @@ use crate::work::Worker;
 use abi::Result;
 use abi::errno::{EBUSY, EINVAL, ENODEV, EOPNOTSUPP};
 use clas::Clas;
+use netfilter::Engine;
 use netstack::ip::FrameMeta;
 
 use parking_lot::{Mutex, RwLock};
@@ -29,6 +30,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use vfs::ucounts::Charge;
 use vfs::userns::UserNs;
 
 /// The loopback interface's addresses, with the lengths of their prefixes.
@@ -55,6 +57,11 @@ pub struct NetNamespace {
     pub(crate) table: Mutex<Table>,
     /// Who is told of their changes.
     pub(crate) listeners: Listeners,
+    /// Rules for packets, and whose memory they are: [`crate::rules`].
+    pub(crate) rules: Arc<Engine>,
+    pub(crate) rules_memory: Mutex<Option<Charge>>,
+    /// Whether there have been rules: what passes inside may be packets since.
+    pub(crate) ruled: AtomicBool,
     /// One for the sandbox, as is the next one.
     pub(crate) worker: Arc<Worker>,
     memory: Arc<OnceLock<Arc<Clas>>>,
@@ -193,6 +200,9 @@ impl NetNamespace {
             taps: Arc::default(),
             table: Mutex::default(),
             listeners: Listeners::default(),
+            rules: Arc::default(),
+            rules_memory: Mutex::default(),
+            ruled: AtomicBool::new(false),
             worker: shared.worker,
             memory: shared.memory,
             tcp_memory: shared.tcp_memory,

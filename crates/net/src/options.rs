@@ -313,6 +313,11 @@ impl Common {
         self.device.load(Ordering::Relaxed)
     }
 
+    /// `SO_MARK`.
+    pub fn mark(&self) -> i32 {
+        self.mark.load(Ordering::Relaxed)
+    }
+
     /// Whether it takes what comes by a device.
     pub fn takes_from(&self, device: i32) -> bool {
         let only = self.device();

@@ -97,7 +97,14 @@ impl Socket {
     pub fn connect(&self, who: &Caller<'_>, addr: &[u8], block: Block) -> Result<()> {
         check_addr(addr)?;
         self.catch_up(Ask::Surely);
-        self.protocol.connect(who, addr, block)
+        self.then_pass(self.protocol.connect(who, addr, block))
+    }
+    /// What a call has said to somebody of this host comes to him.
+    fn then_pass<R>(&self, r: R) -> R {
+        if self.common.family != AF_UNIX {
+            self.common.ns.pass_inside();
+        }
+        r
     }
     /// What a peer has sent before a call counts for it. Whether there was something.
     fn catch_up(&self, ask: Ask) -> bool {
@@ -162,14 +169,14 @@ impl Socket {
         if let Some(d) = dest {
             check_addr(d)?;
         }
-        self.protocol.send(who, src, dest, control, flags)
+        self.then_pass(self.protocol.send(who, src, dest, control, flags))
     }
     /// `recvmsg(2)` and its kin.
     pub fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
         if flags & MSG_ERRQUEUE != 0 && !self.protocol.has_error_queue() {
             return Err(abi::errno::EAGAIN);
         }
-        match self.protocol.receive(dst, flags) {
+        match self.then_pass(self.protocol.receive(dst, flags)) {
             Err(abi::errno::EAGAIN) if self.catch_up(Ask::Quickly) => {
                 self.protocol.receive(dst, flags)
             }
@@ -273,7 +280,7 @@ impl Socket {
             _ => return Err(EINVAL),
         };
         self.catch_up(Ask::Surely);
-        self.protocol.shutdown(how)
+        self.then_pass(self.protocol.shutdown(how))
     }
     pub fn set_option(&self, cred: &Credentials, level: i32, name: i32, v: &[u8]) -> Result<()> {
         let r = if level == SOL_SOCKET {
@@ -367,7 +374,7 @@ impl FileOps for Socket {
             cred: &file.cred,
             paths: &NoPaths,
         };
-        self.protocol.send(&who, src, None, Control::default(), 0)
+        self.send(&who, src, None, Control::default(), 0)
     }
     fn mappable(&self) -> Result<Arc<dyn Mappable>> {
         self.protocol.mappable()

@@ -10,6 +10,7 @@ use crate::msgqueue::take_all;
 use crate::ns::NetNamespace;
 use crate::options::{Common, SO_ACCEPTCONN};
 use crate::protocol::{Block, Caller, Parts, Protocol, Received, Shutdown};
+use crate::rules::stays;
 use crate::stack::Quote;
 use crate::sys::*;
 use crate::tcp::bindable;
@@ -333,14 +334,17 @@ impl Udp {
             }
             Course::Here | Course::Nowhere => return Ok(()),
         };
-        if stack.gate.resolves(route.to) {
+        let leaves = !stays(path);
+        if leaves && stack.gate.resolves(route.to) {
             let rx: Arc<dyn Inside> = self.rx.clone();
             for piece in data.chunks(cut.map_or(data.len().max(1), usize::from)) {
                 stack.ask_name(&rx, route.to, piece);
             }
             return Ok(());
         }
-        stack.gate.datagram(from.port, route.to)?;
+        if leaves {
+            stack.gate.datagram(from.port, route.to)?;
+        }
         if flags & MSG_CONFIRM != 0 {
             stack.confirm(path);
         }
@@ -459,7 +463,7 @@ impl Protocol for Udp {
             return Err(EINVAL);
         }
         let parts = if segment > 0 { segment } else { len.max(1) };
-        let marks = wishes.marks(self.options(), remote.ip);
+        let marks = wishes.marks(&self.rx.socket, remote.ip);
         let headers = if remote.ip.is_ipv4() { 28 } else { 48 };
         let path = route.course.path();
         let socket = &self.rx.socket;

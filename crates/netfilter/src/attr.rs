@@ -47,6 +47,12 @@ impl<'a> Bag<'a> {
         self.0.get(usize::from(kind)).copied().flatten()
     }
 
+    /// Where it lies: for who points at what is wrong.
+    #[must_use]
+    pub fn address(&self, kind: u16) -> usize {
+        self.get(kind).map_or(0, |b| b.as_ptr().addr())
+    }
+
     pub fn need(&self, kind: u16) -> Result<&'a [u8]> {
         self.get(kind).ok_or(EINVAL)
     }

@@ -75,7 +75,7 @@ impl Change<'_> {
     ///
     /// # Errors
     ///
-    /// `ELOOP`, `EMLINK`, `E2BIG`, `EOPNOTSUPP`: see [`crate::validate`].
+    /// `EMLINK`, `E2BIG`, `EOPNOTSUPP`: see [`crate::validate`].
     pub fn commit(&self, mut new: Ruleset) -> Result<()> {
         validate::all(&new)?;
         new.generation = new.generation.wrapping_add(1).max(1);

@@ -4,7 +4,7 @@
 use crate::expr::Expr;
 use crate::table::{ChainType, Ruleset, Table};
 use abi::Result;
-use abi::errno::{E2BIG, ELOOP, EMLINK, EOPNOTSUPP};
+use abi::errno::{E2BIG, EMLINK, EOPNOTSUPP};
 use std::collections::HashMap;
 
 /// How deep chains may lead to chains (`NFT_JUMP_STACK_SIZE`).
@@ -73,7 +73,8 @@ fn order(t: &Table) -> Result<Vec<u64>> {
             };
             *at += 1;
             match seen.get(&next) {
-                Some(Seen::Entered) => return Err(ELOOP),
+                // (It has no end: Linux sees that it is too deep.)
+                Some(Seen::Entered) => return Err(EMLINK),
                 Some(Seen::Left) => {}
                 None => {
                     seen.insert(next, Seen::Entered);

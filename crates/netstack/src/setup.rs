@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
-/// All of a namespace, but its loopback device.
+/// All of a namespace. Its loopback device is among them where packets are to pass by it.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Setup {
     pub devices: Vec<Device>,
@@ -25,11 +25,11 @@ pub struct Forwards {
     pub guarded: Vec<u32>,
 }
 
-/// An Ethernet device.
+/// An Ethernet device, or the loopback one.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Device {
     pub name: String,
-    /// Its index, which programs see: not 1, which is the loopback's.
+    /// Its index, which programs see: 1 is the loopback's.
     pub index: u32,
     pub mac: [u8; 6],
     /// `IFF_*`.

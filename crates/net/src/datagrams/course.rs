@@ -132,8 +132,8 @@ impl Wishes {
     }
 
     /// What its packets carry: by the socket's options, unless this send says otherwise.
-    pub fn marks(&self, options: &InetOptions, to: IpAddr) -> Marks {
-        let mut m = crate::stack::marks(options, to);
+    pub fn marks(&self, socket: &DatagramSocket, to: IpAddr) -> Marks {
+        let mut m = crate::stack::marks(&socket.common, &socket.options, to);
         m.ttl = self.ttl.unwrap_or(m.ttl);
         m.tos = self.tos.unwrap_or(m.tos);
         m
@@ -172,6 +172,18 @@ impl DatagramSocket {
         } else {
             self.unicast_device(to.ip)
         };
+        let inside = Endpoint {
+            ip: ns.resolve(to.ip),
+            port: to.port,
+        };
+        if let Some(stack) = ns.packets_to(inside) {
+            let path = self.path(stack, inside.ip, bound, device)?;
+            return Ok(Route {
+                to: inside,
+                source: bound.unwrap_or(path.source),
+                course: Course::Stack(stack.clone(), path),
+            });
+        }
         let stack = ns.stack().filter(|_| ns.is_outside(to.ip));
         let Some(stack) = stack else {
             let local = local.map(|ip| Endpoint { ip, port: 0 });

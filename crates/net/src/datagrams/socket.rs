@@ -140,7 +140,7 @@ impl DatagramSocket {
         match q.error.kind {
             ErrorKind::SourceQuench => return,
             ErrorKind::PacketTooBig(_) => {
-                hard = crate::stack::marks(&self.options, to.ip).pmtu != Pmtu::Dont;
+                hard = crate::stack::marks(&self.common, &self.options, to.ip).pmtu != Pmtu::Dont;
                 if !hard && to.ip.is_ipv4() {
                     return;
                 }

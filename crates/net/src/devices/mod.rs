@@ -26,6 +26,7 @@ pub(crate) use addresses::How;
 pub(crate) use device::{Device, Kind};
 pub(crate) use links::{NewKind, Wanted};
 pub(crate) use news::News;
+use table::Inside;
 pub(crate) use table::{Address, LOWER_UP, LinkInfo, NO_DAD, NO_PREFIX_ROUTE, PERMANENT, Table};
 
 use crate::NetNamespace;
@@ -86,15 +87,25 @@ impl NetNamespace {
                 p.bridge = bridge;
             });
         }
-        if t.entries.len() > 1 {
+        if t.entries.len() > 1 || self.ruled.load(Ordering::Relaxed) {
             let of_program = |d: &Device| !matches!(d.kind, Kind::Loopback | Kind::Taken);
             let all = t.entries.iter().filter(|(_, e)| of_program(&e.device));
             let devices: HashMap<u32, Arc<Device>> =
                 all.map(|(i, e)| (*i as u32, e.device.clone())).collect();
-            self.need_stack().set(&t.setup(self.forwards()), devices);
+            let setup = self.setup_of(t);
+            self.need_stack().set(&setup, devices);
         } else if let Some(s) = self.stack() {
-            s.set(&t.setup(self.forwards()), HashMap::new());
+            s.set(&self.setup_of(t), HashMap::new());
         }
+    }
+
+    fn setup_of(&self, t: &Table) -> Setup {
+        let inside = if self.ruled.load(Ordering::Relaxed) {
+            Inside::Packets
+        } else {
+            Inside::Joined
+        };
+        t.setup(self.forwards(), inside)
     }
 
     fn device(&self, index: i32) -> Option<Arc<Device>> {

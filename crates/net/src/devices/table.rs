@@ -226,6 +226,15 @@ pub(super) fn charge(owner: Option<&Arc<Ucounts>>, n: u64) -> Result<Option<Char
     }
 }
 
+/// What passes between sockets of this host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Inside {
+    /// They are joined in memory.
+    Joined,
+    /// Rules see it.
+    Packets,
+}
+
 impl Table {
     pub fn by_name(&self, name: &str) -> Option<i32> {
         let found = self.entries.iter().find(|(_, e)| e.name == name);
@@ -308,10 +317,11 @@ impl Table {
         });
     }
 
-    /// What the stack is told: all but the loopback device. `forwards`: whether it sends packets for
-    /// others on, of IPv4 and of IPv6. By devices of the host it never does.
-    pub fn setup(&self, forwards: [bool; 2]) -> Setup {
-        let of_stack = |d: &Device| !matches!(d.kind, Kind::Loopback);
+    /// What the stack is told: the loopback device only where packets pass by it. `forwards`: whether it
+    /// sends packets for others on, of IPv4 and of IPv6. By devices of the host it never does, unless
+    /// rules have made them this host's own.
+    pub fn setup(&self, forwards: [bool; 2], inside: Inside) -> Setup {
+        let of_stack = |d: &Device| inside == Inside::Packets || !matches!(d.kind, Kind::Loopback);
         let all = self.entries.iter().filter(|(_, e)| of_stack(&e.device));
         let mut devices: Vec<setup::Device> = all
             .map(|(index, e)| setup::Device {

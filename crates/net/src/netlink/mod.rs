@@ -1,12 +1,13 @@
 //! Netlink sockets: NETLINK_ROUTE (`rtnetlink(7)`: what can be asked about interfaces, addresses,
 //! routes and neighbours, and what can be set of the loopback interface) and NETLINK_SOCK_DIAG
-//! ([`diag`]).
+//! ([`diag`]), NETLINK_NETFILTER ([`filter`]).
 //!
 //! What answers a dump and finds no room in the receive queue waits for its reader, as its owner's
 //! memory.
 
 mod change;
 mod diag;
+mod filter;
 mod listeners;
 mod message;
 mod objects;
@@ -63,25 +64,33 @@ const RTM_GETNSID: u16 = 90;
 struct Refused {
     errno: Errno,
     text: Option<&'static str>,
+    /// Where in the message the attribute lies that it is about.
+    at: Option<usize>,
 }
 
 impl From<Errno> for Refused {
     fn from(errno: Errno) -> Refused {
-        Refused { errno, text: None }
+        Refused {
+            errno,
+            text: None,
+            at: None,
+        }
     }
 }
 
 impl Refused {
     fn with(errno: Errno, text: &'static str) -> Refused {
-        let text = Some(text);
-        Refused { errno, text }
+        Refused {
+            text: Some(text),
+            ..errno.into()
+        }
     }
 
     /// With a text for one error.
     fn if_is(errno: Errno, one: Errno, text: &'static str) -> Refused {
         Refused {
-            errno,
             text: (errno == one).then_some(text),
+            ..errno.into()
         }
     }
 }
@@ -91,6 +100,7 @@ impl Refused {
 pub(crate) enum Subsystem {
     Route = 0,
     SockDiag = 4,
+    Netfilter = 12,
 }
 
 /// The most that one send may carry.
@@ -254,9 +264,10 @@ impl Netlink {
         let on = |option: i32| options >> option & 1 == 1;
         let (caps, extends) = (on(10), on(11));
         let text = refused.and_then(|r| r.text).filter(|_| extends);
+        let at = refused.and_then(|r| r.at).filter(|_| extends);
         let short = refused.is_none() || caps;
         let mut flags = if short { CAPPED } else { 0 };
-        if text.is_some() {
+        if text.is_some() || at.is_some() {
             flags |= WITH_TEXT;
         }
         let error = refused.map_or(0, |r| -r.errno.raw());
@@ -269,6 +280,9 @@ impl Netlink {
         if let Some(t) = text {
             b = b.aligned().attr(1, &[t.as_bytes(), b"\0"].concat());
         }
+        if let Some(at) = at {
+            b = b.aligned().attr32(2, at as u32);
+        }
         self.reply(b.finish());
     }
 
@@ -278,6 +292,7 @@ impl Netlink {
         let asks = match self.subsystem {
             Subsystem::Route => req.kind % 4 == 2,
             Subsystem::SockDiag => true,
+            Subsystem::Netfilter => filter::may_dump(req),
         };
         asks && req.flags & NLM_F_DUMP != 0
     }
@@ -289,19 +304,26 @@ impl Netlink {
         port: u32,
     ) -> core::result::Result<(), Refused> {
         match self.subsystem {
-            _ if self.is_dump(req) => Ok(self.answer_dump(req, port)?),
+            _ if self.is_dump(req) => Ok(self.answer_dump(who, req, port)?),
             Subsystem::Route => self.route_request(who, req, port),
             Subsystem::SockDiag => {
                 self.reply(diag::one(&self.common.ns, req, port)?);
                 Ok(())
             }
+            Subsystem::Netfilter => self.filter_request(who, req, port),
         }
     }
 
-    fn answer_dump(&self, req: &Request<'_>, port: u32) -> core::result::Result<(), Errno> {
+    fn answer_dump(
+        &self,
+        who: &Caller<'_>,
+        req: &Request<'_>,
+        port: u32,
+    ) -> core::result::Result<(), Errno> {
         let parts = match self.subsystem {
             Subsystem::Route => self.dump(req, port).ok_or(EOPNOTSUPP)?,
             Subsystem::SockDiag => diag::dump(&self.common.ns, req, port)?,
+            Subsystem::Netfilter => self.filter_dump(who, req, port)?,
         };
         let (mut answers, mut batch) = (Vec::new(), Vec::new());
         for p in parts {
@@ -377,11 +399,20 @@ impl Protocol for Netlink {
             // Other processes' netlink sockets cannot be reached.
             return Err(abi::errno::ECONNREFUSED);
         }
-        if src.remaining() > MAX_REQUEST {
+        let most = match self.subsystem {
+            // A batch may be as long as what a program may have sent.
+            Subsystem::Netfilter => self.common.sndbuf.load(Ordering::Relaxed) as usize,
+            _ => MAX_REQUEST,
+        };
+        if src.remaining() > most {
             return Err(EMSGSIZE);
         }
         let port = self.port(who.number);
         let data = take_all(src)?;
+        if self.subsystem == Subsystem::Netfilter && filter::is_batch(&data) {
+            self.batch(who, &data, port);
+            return Ok(data.len());
+        }
         let mut rest = &data[..];
         while rest.len() >= HEADER {
             let len = word(rest, 0) as usize;

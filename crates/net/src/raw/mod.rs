@@ -21,6 +21,7 @@ use crate::msgqueue::take_all;
 use crate::ns::{NetNamespace, Way};
 use crate::options::{Common, SO_ACCEPTCONN};
 use crate::protocol::{Block, Caller, Parts, Protocol, Received, Shutdown};
+use crate::rules::stays;
 use crate::sys::*;
 use crate::user::Inside;
 use crate::user::wire::{Datagrams, User};
@@ -270,7 +271,9 @@ impl Raw {
             }
         };
         let found = egress::packet::of_payload(to, protocol, payload);
-        stack.gate.packet(to, found)?;
+        if !stays(path) {
+            stack.gate.packet(to, found)?;
+        }
         if flags & MSG_CONFIRM != 0 {
             stack.confirm(path);
         }
@@ -292,7 +295,9 @@ impl Raw {
         match &route.course {
             Course::Stack(stack, path) | Course::All(_, Some((stack, path))) => {
                 let found = egress::packet::of_whole(packet);
-                stack.gate.packet(to, found)?;
+                if !stays(path) {
+                    stack.gate.packet(to, found)?;
+                }
                 let whole = netstack::ip::Raw::Whole(packet);
                 let sent = stack.send_raw(path, whole, &Marks::default());
                 self.rx.socket.sent(route.to, self.peer(), sent)
@@ -388,7 +393,7 @@ impl Protocol for Raw {
         };
         let route = self.route(to, &wishes)?;
         let data = take_all(src)?;
-        let marks = wishes.marks(&self.rx.socket.options, route.to.ip);
+        let marks = wishes.marks(&self.rx.socket, route.to.ip);
         let how = (&marks, flags);
         let headers = if to.is_ipv4() { 20 } else { 40 };
         let path = route.course.path();

@@ -27,6 +27,7 @@ use crate::bindings::{Binding, Ends};
 use crate::inet::{self, InetOptions};
 use crate::options::{Common, SO_KEEPALIVE};
 use crate::protocol::{Received, Shutdown};
+use crate::rules::stays;
 use crate::stack::options::TCP_CORK;
 use crate::sys::*;
 use crate::tcp::{Listener, Outside};
@@ -104,7 +105,16 @@ enum Begun {
     /// A program here, towards a peer of these names.
     Here(Vec<String>),
     /// Somebody outside, who wants to go to this listener.
-    Outside(Arc<Listener>),
+    Outside(Arc<Listener>, Named),
+}
+
+/// Who says who somebody is that begins a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Named {
+    /// The network that he is in.
+    ByOthers,
+    /// A program: by a device that it made, or by rules.
+    ByPrograms,
 }
 
 /// What a connection without a socket has still to say, and since when that is so much.
@@ -175,7 +185,11 @@ impl Remote {
             return Err(ENETUNREACH);
         }
         let rules = stack.gate.generation();
-        let names = stack.gate.connect(to)?;
+        let names = if stays(&path) {
+            Vec::new()
+        } else {
+            stack.gate.connect(to)?
+        };
         let pair = pair(local, to, &path);
         let ends = ends(pair);
         let offset = stack.secret.timestamp_offset(&ends);
@@ -189,7 +203,8 @@ impl Remote {
             return Err(EADDRNOTAVAIL);
         }
         // They may have changed before it could be seen: see `Stack::set_rules`.
-        if stack.gate.generation() != rules && !stack.gate.still_allows(to, c.names()) {
+        let other = stack.gate.generation() != rules && c.is_ruled();
+        if other && !stack.gate.still_allows(to, c.names()) {
             stack.connections.remove(&pair, Arc::as_ptr(&c));
             return Err(EACCES);
         }
@@ -205,7 +220,7 @@ impl Remote {
         now: Instant,
         pair: Pair,
         path: Path,
-        syn: &Segment,
+        (syn, named): (&Segment, Named),
         least: Option<Seq>,
     ) {
         let ends = ends(pair);
@@ -215,7 +230,7 @@ impl Remote {
         let iss = stack.secret.initial(&ends, now);
         let iss = least.filter(|l| iss.is_before(*l)).unwrap_or(iss);
         let engine = Connection::accept(config, iss, now, syn);
-        if let Some(c) = Self::accepted(stack, listener, pair, path, engine) {
+        if let Some(c) = Self::accepted(stack, listener, (pair, named), path, engine) {
             c.work(|_, _| ());
         }
     }
@@ -224,13 +239,13 @@ impl Remote {
     pub fn accepted(
         stack: &Arc<Stack>,
         listener: &Arc<Listener>,
-        pair: Pair,
+        (pair, named): (Pair, Named),
         path: Path,
         engine: Connection,
     ) -> Option<Arc<Remote>> {
         let common = listener.common_for_peer();
         let options = listener.options();
-        let l = Begun::Outside(listener.clone());
+        let l = Begun::Outside(listener.clone(), named);
         let c = Self::new(stack, &common, pair, path, options, engine, l);
         if !c.enter() {
             return None;
@@ -248,12 +263,12 @@ impl Remote {
         engine: Connection,
         begun: Begun,
     ) -> Arc<Remote> {
-        // (Who came by a device that programs made has what address they like, and routes change.)
-        let inner = (!stack.ports.is_taken(path.index)).then(Vec::new);
         let (ruled_by, listener) = match begun {
             Begun::Here(names) => (Some(names), None),
-            Begun::Outside(l) => (inner, Some(l)),
+            Begun::Outside(l, Named::ByPrograms) => (Some(Vec::new()), Some(l)),
+            Begun::Outside(l, Named::ByOthers) => (None, Some(l)),
         };
+        let ruled_by = ruled_by.filter(|_| !stays(&path));
         let sizes = super::options::buffers(common);
         Arc::new_cyclic(|me| Remote {
             me: me.clone(),
@@ -265,7 +280,7 @@ impl Remote {
                 engine,
                 path,
                 proof: super::paths::Proof::default(),
-                marks: super::options::marks(options, pair.remote.ip()),
+                marks: super::options::marks(common, options, pair.remote.ip()),
                 place: None,
                 announced: listener.is_some(),
                 read_shut: false,

@@ -112,7 +112,7 @@ pub(crate) fn now() -> Instant {
     Instant(hostcall::time::clock_nanos(CLOCK_MONOTONIC) as u64)
 }
 
-fn random() -> [u8; 16] {
+pub(crate) fn random() -> [u8; 16] {
     let mut secret = [0; 16];
     hostcall::time::random(&mut secret);
     secret
@@ -127,11 +127,17 @@ impl Stack {
         names: Option<HostFd>,
         rules: gate::Start,
     ) -> Arc<Stack> {
-        let ports = Arc::new(Ports::new(setup, Links::new(links), ns.taps.clone()));
+        let gate = Arc::new(Gate::new(rules));
+        let ports = Arc::new(Ports::new(
+            setup,
+            Links::new(links),
+            ns.taps.clone(),
+            gate.clone(),
+        ));
         Arc::new_cyclic(|me| Stack {
             me: me.clone(),
             ns: Arc::downgrade(ns),
-            ip: Ip::new(&Setup::default(), ports.clone(), random()),
+            ip: Ip::new(&Setup::default(), ports.clone(), random(), ns.rules.clone()),
             ports,
             ticket: Ticket::default(),
             connections: Connections::default(),
@@ -140,7 +146,7 @@ impl Stack {
             orphans: AtomicUsize::new(0),
             secret: Secret::new(random()),
             names: names.map(Names::new),
-            gate: Arc::new(Gate::new(rules)),
+            gate,
         })
     }
 
@@ -276,6 +282,12 @@ impl Stack {
             .collect()
     }
 
+    /// Takes in what stays on this host. Its caller holds no lock.
+    pub fn pass_inside(&self) {
+        self.ip.pass_inside(now(), self);
+        self.timers.look_at(self.ip.deadline());
+    }
+
     /// Joins a group on a device, by its index.
     pub fn join(&self, device: u32, group: IpAddr) -> std::result::Result<(), SendError> {
         let joined = self.ip.join(device, group);
@@ -319,7 +331,7 @@ impl Upper for Stack {
         };
         let (from, to) = (endpoint(pair.remote), endpoint(pair.local));
         // What programs make devices for is no outside.
-        let ruled = self.gate.is_on() && self.ports.is_taken(info.device);
+        let ruled = self.gate.is_on() && self.ports.is_taken(info.device) && !info.renamed;
         if ruled && self.answer_came(from, to.port, &data) {
             return Taken::Yes;
         }

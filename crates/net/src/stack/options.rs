@@ -136,7 +136,7 @@ pub(super) fn set(c: &mut Config, level: i32, name: i32, value: i32) {
 }
 
 /// What its packets carry.
-pub(crate) fn marks(options: &InetOptions, to: IpAddr) -> Marks {
+pub(crate) fn marks(common: &Common, options: &InetOptions, to: IpAddr) -> Marks {
     let v4 = |name| options.value(SOL_IP, name);
     let v6 = |name| options.value(SOL_IPV6, name);
     let group = to.is_multicast();
@@ -171,6 +171,8 @@ pub(crate) fn marks(options: &InetOptions, to: IpAddr) -> Marks {
             5 => Pmtu::Omit,
             _ => Pmtu::Want,
         },
+        mark: common.mark() as u32,
+        owner: common.creator.get().map(|c| (c.uid, c.gid)),
         ..Marks::default()
     }
 }

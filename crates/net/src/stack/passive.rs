@@ -4,11 +4,12 @@
 //! is answered by a cookie, for which nothing is kept (RFC 4987): a flood of SYNs keeps nobody out,
 //! and takes no memory.
 
-use super::connection::{Remote, ends};
+use super::connection::{Named, Remote, ends};
 use super::table::Late;
 use super::{Stack, endpoint, now, options};
 use crate::addr::Endpoint;
 use crate::inet::InetOptions;
+use crate::interface::LO_INDEX;
 use crate::ns::NetNamespace;
 use crate::tcp::{Begin, Listener};
 use netstack::ip::{Cast, Info, Pair, Path, Taken};
@@ -84,8 +85,15 @@ impl Stack {
         }
         // Somebody on a device that programs made may go by another name's: routes change, and then
         // what is sent to him leaves.
-        let inner = self.gate.is_on() && !self.ports.is_taken(info.device);
-        if inner && self.gate.connect(endpoint(pair.remote)).is_err() {
+        let inside = info.device == LO_INDEX as u32;
+        // (Whoever came by a device that programs made has what address they like.)
+        let named = if !self.ports.is_taken(info.device) || info.renamed {
+            Named::ByPrograms
+        } else {
+            Named::ByOthers
+        };
+        let ruled = self.gate.is_on() && named == Named::ByPrograms && !inside;
+        if ruled && self.gate.connect(endpoint(pair.remote)).is_err() {
             return Taken::Yes;
         }
         let fits = |l: &Listener| l.takes_from(info.device as i32);
@@ -100,10 +108,10 @@ impl Stack {
             return Taken::Yes;
         }
         if flags == Flags::ACK {
-            return me.cookie_came_back(&l, now, pair, path, segment);
+            return me.cookie_came_back(&l, now, (pair, named), path, segment);
         }
         match l.may_begin(now) {
-            Begin::Yes => Remote::accept(&me, &l, now, pair, path, &segment, least),
+            Begin::Yes => Remote::accept(&me, &l, now, pair, path, (&segment, named), least),
             Begin::ByCookie => {
                 let config = self.config_for(&l, &path, pair);
                 let header = self
@@ -127,7 +135,7 @@ impl Stack {
         self: &Arc<Self>,
         l: &Arc<Listener>,
         now: Instant,
-        pair: Pair,
+        (pair, named): (Pair, Named),
         path: Path,
         segment: Segment,
     ) -> Taken {
@@ -141,7 +149,7 @@ impl Stack {
         };
         if l.may_begin(now) != Begin::No {
             let engine = Connection::accept_cookie(config, &cookie, now);
-            if let Some(c) = Remote::accepted(self, l, pair, path, engine) {
+            if let Some(c) = Remote::accepted(self, l, (pair, named), path, engine) {
                 c.deliver(segment);
             }
         }

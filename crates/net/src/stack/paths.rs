@@ -2,7 +2,9 @@
 //! confirmed while bytes arrive, so that it needs no probes.
 
 use super::{Stack, options};
+use crate::interface::LO_INDEX;
 use crate::options::Common;
+use crate::rules::stays;
 use abi::Result;
 use netstack::ip::{NoRoute, Pair, Path};
 use netstack::tcp::Connection;
@@ -28,6 +30,11 @@ impl Stack {
         path.map_err(NoRoute::errno)
     }
 
+    fn path_inside(&self, to: IpAddr, from: IpAddr) -> Result<Path> {
+        let path = self.ip.path(to, Some(from), Some(LO_INDEX as u32));
+        path.map_err(NoRoute::errno)
+    }
+
     /// Whether a path that was given out may still be used.
     pub fn holds(&self, path: &Path, now: impl FnOnce() -> Instant) -> bool {
         path.generation == self.ip.generation() && path.expires.is_none_or(|e| now() < e)
@@ -44,7 +51,13 @@ impl Stack {
         now: Instant,
     ) {
         if !self.holds(path, || now) {
-            match self.path_for(common, pair.remote.ip(), pair.local.ip()) {
+            // What began inside stays there: nobody has asked whether it may leave.
+            let found = if stays(path) {
+                self.path_inside(pair.remote.ip(), pair.local.ip())
+            } else {
+                self.path_for(common, pair.remote.ip(), pair.local.ip())
+            };
+            match found {
                 Ok(new) => {
                     *path = new;
                     engine.path_mtu(options::mss(path, pair));

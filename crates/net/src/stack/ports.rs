@@ -8,9 +8,11 @@
 //! leave ([`super::gate`]), none does.
 
 use super::Stack;
+use super::gate::Gate;
 use super::links::Links;
 use crate::devices::Device;
 use crate::interface::Interface;
+use crate::loopback;
 use crate::packet::{At, ETHERNET, Taps, Way};
 use abi::Result;
 use abi::errno::{EACCES, ENOBUFS};
@@ -33,10 +35,11 @@ pub(super) struct Ports {
     /// Those that programs made, by their indices.
     made: RwLock<HashMap<u32, Arc<Device>>>,
     taps: Arc<Taps>,
+    gate: Arc<Gate>,
 }
 
 impl Ports {
-    pub fn new(setup: &Setup, links: Links, taps: Arc<Taps>) -> Ports {
+    pub fn new(setup: &Setup, links: Links, taps: Arc<Taps>, gate: Arc<Gate>) -> Ports {
         let taken = setup.devices.iter().map(|d| At {
             device: d.index as i32,
             hardware: ETHERNET,
@@ -47,6 +50,7 @@ impl Ports {
             taken: taken.collect(),
             made: RwLock::default(),
             taps,
+            gate,
         }
     }
 
@@ -106,6 +110,21 @@ impl Link for Ports {
         };
         self.taps.frame(d.place().at(), Way::Out, meta, parts);
         d.send(meta, &parts.concat().into())
+    }
+
+    fn looped(&self, meta: &FrameMeta, frame: &[u8]) {
+        for way in [Way::Out, Way::In] {
+            self.taps.frame(loopback::AT, way, meta, &[frame]);
+        }
+    }
+
+    fn permits(&self, packet: &[u8]) -> bool {
+        if !self.gate.is_on() {
+            return true;
+        }
+        let found = egress::packet::of_whole(packet);
+        let to = found.map_or(Ipv4Addr::UNSPECIFIED.into(), |to| to.ip);
+        self.gate.packet(to, found).is_ok()
     }
 }
 

@@ -21,7 +21,7 @@ use crate::bindings::{self, Binding, Rule};
 use crate::control::Control;
 use crate::inet::{IP_BIND_ADDRESS_NO_PORT, InetOptions};
 use crate::interface::LO_INDEX;
-use crate::ns::NetNamespace;
+use crate::ns::{NetNamespace, Way};
 use crate::options::{Common, SO_ERROR, SO_KEEPALIVE};
 use crate::protocol::{Block, Caller, Parts, Protocol, Received, Shutdown};
 use crate::stream::{End, Gone, Half, Take};
@@ -434,6 +434,9 @@ impl Tcp {
         let waits = block == Block::Yes;
         let done = |ok| if waits { ok } else { Err(EINPROGRESS) };
         let ns = &self.common.ns;
+        if let Some(stack) = ns.packets_to(remote) {
+            return self.leave_by(&mut s, Way::Stack(stack), &between, block);
+        }
         // A wildcard's listener is for this host's addresses, not for others' that leave.
         let inside = !ns.is_outside(remote.ip);
         let by_loopback = |l: &Listener| l.takes_from(LO_INDEX);

@@ -100,12 +100,32 @@ impl Tcp {
         }
     }
 
+    /// Where the peer wanted to go before rules sent it here (`getorigdst`).
+    fn original_destination(&self, level: i32) -> Result<Vec<u8>> {
+        let s = self.state.read();
+        let ends = match &s.phase {
+            Phase::Connected(c) => Some((c.local, c.remote)),
+            Phase::Outside(o) => Some((o.local(), o.remote())),
+            _ => None,
+        };
+        drop(s);
+        let (local, peer) = ends.ok_or(ENOENT)?;
+        let family = if level == SOL_IP { AF_INET } else { AF_INET6 };
+        if peer.ip.is_ipv4() != (family == AF_INET) {
+            return Err(ENOENT);
+        }
+        let to = self.common.ns.original_destination(local, peer)?;
+        Ok(to.encode(family))
+    }
+
     pub(super) fn get_by_level(&self, level: i32, name: i32) -> Result<Vec<u8>> {
         const TCP_INFO: i32 = 11;
         const TCP_CC_INFO: i32 = 26;
         const TCP_ULP: i32 = 31;
         const IP_MTU: i32 = 14;
         const IPV6_MTU: i32 = 24;
+        /// Of netfilter, at both levels.
+        const SO_ORIGINAL_DST: i32 = 80;
         match (level, name) {
             (SOL_SOCKET, SO_ACCEPTCONN) => {
                 let on = matches!(self.state.read().phase, Phase::Listening(_));
@@ -122,6 +142,7 @@ impl Tcp {
                 v.resize(16, 0);
                 Ok(v)
             }
+            (SOL_IP | SOL_IPV6, SO_ORIGINAL_DST) => self.original_destination(level),
             // Neither CUBIC nor Reno tells anything.
             (SOL_TCP, TCP_ULP | TCP_CC_INFO) => Ok(Vec::new()),
             (SOL_IP, IP_MTU) | (SOL_IPV6, IPV6_MTU) => {

@@ -21,6 +21,7 @@ use crate::reject::Reject;
 use crate::table::{Base, ChainType, Counter, Family, Table};
 use abi::Result;
 use abi::errno::{E2BIG, EINVAL, ENOENT, EOPNOTSUPP, ERANGE};
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -204,9 +205,21 @@ pub struct Scope<'a> {
 /// What a transaction has made: by the handle of its table, and the number that it gives itself.
 #[derive(Default)]
 pub struct Fresh {
+    /// Where the attribute lies that an error is about; 0: nobody has said.
+    pub blamed: Cell<usize>,
     pub sets: HashMap<(u64, u32), u64>,
     pub chains: HashMap<(u64, u32), u64>,
     pub rules: HashMap<(u64, u32), u64>,
+}
+
+impl Fresh {
+    /// An error is about the attribute that lies there.
+    pub fn blame<T>(&self, address: usize, r: Result<T>) -> Result<T> {
+        if r.is_err() {
+            self.blamed.set(address);
+        }
+        r
+    }
 }
 
 /// What is known of a packet, as registers have it.
@@ -342,7 +355,8 @@ pub fn read_all(scope: &Scope<'_>, list: &[u8]) -> Result<Vec<Expr>> {
         if all.len() >= MOST {
             return Err(E2BIG);
         }
-        all.push(Expr::read(scope, one)?);
+        let read = Expr::read(scope, one);
+        all.push(scope.fresh.blame(one.as_ptr().addr(), read)?);
     }
     Ok(all)
 }

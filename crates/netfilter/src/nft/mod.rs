@@ -124,8 +124,18 @@ impl Transaction {
         self.rules
     }
 
+    /// Where in a message the attribute lies that its error is about, from its first byte: its header,
+    /// not its data. (`NLMSGERR_ATTR_OFFS`.)
+    #[must_use]
+    pub fn blamed(&self, message: &[u8]) -> Option<usize> {
+        let at = self.fresh.blamed.get().checked_sub(4)?;
+        let at = at.checked_sub(message.as_ptr().addr())?;
+        (at < message.len()).then_some(at)
+    }
+
     /// Does what a message says.
     pub fn apply(&mut self, m: &Message<'_>) -> Result<()> {
+        self.fresh.blamed.set(0);
         self.added = self.added.saturating_add(m.attrs.len());
         if self.added > MOST_BYTES {
             return Err(ENOMEM);
@@ -154,7 +164,8 @@ impl Transaction {
     /// The place of a message's table.
     fn place(&self, m: &Message<'_>, b: &Bag<'_>, kind: u16) -> Result<usize> {
         let name = b.need_text(kind, NAME)?;
-        self.rules.place(m.family()?, name).ok_or(ENOENT)
+        let place = self.rules.place(m.family()?, name).ok_or(ENOENT);
+        self.fresh.blame(b.address(kind), place)
     }
 
     fn table(&mut self, place: usize) -> Result<&mut Table> {

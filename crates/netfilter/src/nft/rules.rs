@@ -23,6 +23,11 @@ enum Where {
 impl Transaction {
     /// The chain that a message about rules names.
     fn chain_of(&mut self, place: usize, b: &Bag<'_>) -> Result<Option<u64>> {
+        let found = self.find_chain(place, b);
+        self.fresh.blame(b.address(2), found)
+    }
+
+    fn find_chain(&mut self, place: usize, b: &Bag<'_>) -> Result<Option<u64>> {
         let id = b.be32(11)?;
         let name = b.text(2, NAME)?;
         let of = self.table(place)?.handle;
@@ -121,7 +126,8 @@ impl Transaction {
         chain: u64,
     ) -> Result<Where> {
         if let Some(handle) = b.be64(3)? {
-            let at = self.find(place, chain, handle)?;
+            let at = self.find(place, chain, handle);
+            let at = self.fresh.blame(b.address(3), at)?;
             return match (m.is(NLM_F_EXCL), m.is(NLM_F_REPLACE)) {
                 (true, _) => Err(EEXIST),
                 (_, true) => Ok(Where::Replace(at)),
@@ -137,7 +143,10 @@ impl Transaction {
             (None, None) => None,
         };
         let at = match beside {
-            Some(handle) => Some(self.find(place, chain, handle)?),
+            Some(handle) => {
+                let at = self.find(place, chain, handle);
+                Some(self.fresh.blame(b.address(6), at)?)
+            }
             None => None,
         };
         Ok(match (at, m.is(NLM_F_APPEND)) {
@@ -166,7 +175,8 @@ impl Transaction {
             (None, Some(id)) => self.fresh_rule(place, id)?,
             (None, None) => return self.empty(place, chain),
         };
-        let at = self.find(place, chain, handle)?;
+        let at = self.find(place, chain, handle);
+        let at = self.fresh.blame(b.address(3), at)?;
         let table = self.table(place)?;
         let c = table.chain_mut(chain).ok_or(ENOENT)?;
         let rule = c.rules.remove(at);

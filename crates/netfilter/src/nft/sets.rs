@@ -42,11 +42,11 @@ impl Transaction {
         }
         let table = self.table(place)?;
         if let Some(old) = table.set(name) {
+            let is_same = same(&old.shape, flags, key_len, data_len);
             return match (m.is(NLM_F_EXCL), m.is(NLM_F_REPLACE)) {
-                (true, _) => Err(EEXIST),
-                (_, true) => Err(EOPNOTSUPP),
-                _ if same(&old.shape, flags, key_len, data_len) => Ok(()),
-                _ => Err(EEXIST),
+                (false, true) => Err(EOPNOTSUPP),
+                (false, false) if is_same => Ok(()),
+                _ => self.fresh.blame(b.address(2), Err(EEXIST)),
             };
         }
         if !m.is(NLM_F_CREATE) {
@@ -82,9 +82,8 @@ impl Transaction {
         Ok(())
     }
 
-    pub(super) fn delete_set(&mut self, m: &Message<'_>) -> Result<()> {
-        let b = Bag::new(m.attrs);
-        let place = self.place(m, &b, 1)?;
+    /// The set that a message is to take away, if nothing asks it.
+    fn set_there(&mut self, place: usize, b: &Bag<'_>) -> Result<Arc<Set>> {
         let table = self.table(place)?;
         let set = match b.be64(16)? {
             Some(h) => table.sets.get(&h),
@@ -92,6 +91,16 @@ impl Transaction {
         };
         let set = set.ok_or(ENOENT)?.clone();
         unused(set.asked)?;
+        Ok(set)
+    }
+
+    pub(super) fn delete_set(&mut self, m: &Message<'_>) -> Result<()> {
+        let b = Bag::new(m.attrs);
+        let place = self.place(m, &b, 1)?;
+        let by = if b.has(16) { 16 } else { 2 };
+        let set = self.set_there(place, &b);
+        let set = self.fresh.blame(b.address(by), set)?;
+        let table = self.table(place)?;
         leads(table, set.elements.values(), -1);
         table.sets.remove(&set.shape.handle);
         table.set_names.remove(&set.shape.name);
@@ -113,7 +122,8 @@ impl Transaction {
     /// The set whose elements a message changes: its table's place, its handle, its shape.
     fn changing(&mut self, m: &Message<'_>, b: &Bag<'_>) -> Result<(usize, u64, Shape)> {
         let place = self.place(m, b, 1)?;
-        let handle = self.set_of(place, b)?;
+        let handle = self.set_of(place, b);
+        let handle = self.fresh.blame(b.address(2), handle)?;
         let set = self.table(place)?.sets.get(&handle).ok_or(ENOENT)?;
         if set.is(CONSTANT) && set.asked > 0 {
             return Err(EBUSY);
@@ -127,7 +137,8 @@ impl Transaction {
         let (place, handle, shape) = self.changing(m, &b)?;
         let now = self.now;
         for (_, one) in Attrs(b.need(3)?) {
-            let (key, e) = self.element(place, &shape, &Bag::new(one))?;
+            let read = self.element(place, &shape, &Bag::new(one));
+            let (key, e) = self.fresh.blame(one.as_ptr().addr(), read)?;
             self.added = self.added.saturating_add(256 + e.userdata.len());
             if self.added > super::MOST_BYTES {
                 return Err(abi::errno::ENOMEM);
@@ -136,7 +147,9 @@ impl Transaction {
             let table = self.table(place)?;
             let s = table.set_mut(handle).ok_or(ENOENT)?;
             let old = s.elements.get(&key).and_then(|e| e.data.clone());
-            if s.add(key, e, m.is(NLM_F_EXCL), now)? {
+            let added = s.add(key, e, m.is(NLM_F_EXCL), now);
+            if self.fresh.blame(one.as_ptr().addr(), added)? {
+                let table = self.table(place)?;
                 lead(table, old.as_ref(), -1);
                 lead(table, to.as_ref(), 1);
             }
@@ -163,11 +176,11 @@ impl Transaction {
                 Some(old) => {
                     lead(table, old.data.as_ref(), -1);
                     if !old.lives(now) && !m.destroys() {
-                        return Err(ENOENT);
+                        return self.fresh.blame(one.as_ptr().addr(), Err(ENOENT));
                     }
                 }
                 None if m.destroys() => {}
-                None => return Err(ENOENT),
+                None => return self.fresh.blame(one.as_ptr().addr(), Err(ENOENT)),
             }
         }
         Ok(())

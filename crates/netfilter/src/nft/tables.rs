@@ -24,7 +24,7 @@ impl Transaction {
         }
         if let Some(at) = self.rules.place(family, name) {
             if m.is(NLM_F_EXCL) {
-                return Err(EEXIST);
+                return self.fresh.blame(b.address(1), Err(EEXIST));
             }
             if m.is(NLM_F_REPLACE) {
                 return Err(EOPNOTSUPP);
@@ -76,7 +76,9 @@ impl Transaction {
             (None, Some(n)) => self.rules.place(family, n),
             (None, None) => None,
         };
-        self.rules.tables.remove(at.ok_or(ENOENT)?);
+        let by = if handle.is_some() { 4 } else { 1 };
+        let at = self.fresh.blame(b.address(by), at.ok_or(ENOENT))?;
+        self.rules.tables.remove(at);
         Ok(())
     }
 
@@ -150,7 +152,7 @@ impl Transaction {
         policy: Option<bool>,
     ) -> Result<()> {
         if m.is(NLM_F_EXCL) {
-            return Err(EEXIST);
+            return self.fresh.blame(b.address(3), Err(EEXIST));
         }
         if m.is(NLM_F_REPLACE) {
             return Err(EOPNOTSUPP);
@@ -192,9 +194,8 @@ impl Transaction {
         }
     }
 
-    pub(super) fn delete_chain(&mut self, m: &Message<'_>) -> Result<()> {
-        let b = Bag::new(m.attrs);
-        let place = self.place(m, &b, 1)?;
+    /// The chain that a message is to take away, if nothing leads there.
+    fn chain_there(&mut self, place: usize, b: &Bag<'_>) -> Result<Arc<Chain>> {
         let table = self.table(place)?;
         let handle = match b.be64(2)? {
             Some(h) => h,
@@ -202,6 +203,17 @@ impl Transaction {
         };
         let chain = table.chains.get(&handle).ok_or(ENOENT)?.clone();
         unused(chain.led)?;
+        Ok(chain)
+    }
+
+    pub(super) fn delete_chain(&mut self, m: &Message<'_>) -> Result<()> {
+        let b = Bag::new(m.attrs);
+        let place = self.place(m, &b, 1)?;
+        let by = if b.has(2) { 2 } else { 3 };
+        let chain = self.chain_there(place, &b);
+        let chain = self.fresh.blame(b.address(by), chain)?;
+        let table = self.table(place)?;
+        let handle = chain.handle;
         if chain.bound {
             return Err(EBUSY);
         }

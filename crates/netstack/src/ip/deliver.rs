@@ -9,6 +9,7 @@ use super::types::{Cast, FrameMeta, Info, Marks, Pair, Path, Taken};
 use super::wire::{ICMP, ICMPV6, IGMP, Sum, TCP, UDP, be16, is_link_local};
 use crate::tcp::{self, Segment};
 use bytes::Bytes;
+use netfilter::packet::Meta;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
 /// A whole packet.
@@ -28,6 +29,10 @@ pub(super) struct Datagram {
     pub is_summed: bool,
     /// From the IP header on.
     pub packet: Bytes,
+    /// What rules know of it.
+    pub track: Meta,
+    /// They have given it another source.
+    pub renamed: bool,
 }
 
 impl Datagram {
@@ -49,6 +54,7 @@ impl Datagram {
             flow: self.flow,
             protocol: self.protocol,
             header: self.header as u16,
+            renamed: self.renamed,
         }
     }
 
@@ -81,7 +87,13 @@ pub(super) fn socket_addr(ip: IpAddr, port: u16, device: u32) -> SocketAddr {
 }
 
 impl Ip {
-    pub(super) fn deliver(&self, at: &Arrival<'_>, d: Datagram) {
+    pub(super) fn deliver(&self, at: &Arrival<'_>, mut d: Datagram) {
+        if self.rules.is_on() {
+            match self.come_in(at, d) {
+                Some(admitted) => d = admitted,
+                None => return,
+            }
+        }
         let v4 = d.is_v4();
         self.snmp
             .count_by(v4, Mib::IpInDelivers, Mib::Ip6InDelivers);
@@ -148,7 +160,7 @@ impl Ip {
 
     /// The way of what this host answers by itself to a packet's sender, from that address.
     ///
-    /// There is none from a device that programs made to one that is guarded
+    /// There is none from a device that programs made, or the loopback one, to one that is guarded
     /// ([`Forwards::guarded`](crate::setup::Forwards)): answers repeat what a packet says, and its
     /// source is whatever the program wrote.
     pub(super) fn path_back(
@@ -161,8 +173,7 @@ impl Ip {
         let is_near = is_link_local(d.from) || d.from.is_multicast();
         let only = is_near.then_some(at.dev.index);
         let path = self.path(d.from, from, only).ok()?;
-        let is_guarded = |index| at.table.forwards.guarded.contains(&index);
-        let leaves = is_guarded(path.index) && !is_guarded(at.dev.index);
+        let leaves = at.table.is_guarded(path.index) && !at.table.is_guarded(at.dev.index);
         (!leaves).then_some(path)
     }
 

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const IFF_UP: u32 = 1;
+const IFF_LOOPBACK: u32 = 8;
 
 /// A device as one table has it.
 pub(crate) struct Dev {
@@ -46,6 +47,10 @@ impl Dev {
 
     pub(crate) fn is_up(&self) -> bool {
         self.flags & IFF_UP != 0
+    }
+
+    pub(crate) fn is_loopback(&self) -> bool {
+        self.flags & IFF_LOOPBACK != 0
     }
 
     pub(crate) fn has(&self, ip: IpAddr) -> bool {
@@ -83,6 +88,10 @@ impl Due {
             u64::MAX => None,
             when => Some(Instant(when)),
         }
+    }
+
+    pub(crate) fn forget(&self) {
+        self.0.store(u64::MAX, Relaxed);
     }
 
     /// Whether it has come; then it is forgotten, and the caller looks at all timers.

@@ -30,12 +30,14 @@ pub(super) enum Cause {
     NoRoute,
     Prohibited,
     TooBig(u32),
+    /// Rules say so, with this code.
+    Rejected(u8),
 }
 
 impl Cause {
     /// The message's type, code and second word. `named`: the place of the field that names the
     /// protocol.
-    fn message(self, is_v4: bool, named: usize) -> (u8, u8, u32) {
+    pub(super) fn message(self, is_v4: bool, named: usize) -> (u8, u8, u32) {
         match (self, is_v4) {
             (Cause::Port, true) => (3, 3, 0),
             (Cause::Protocol, true) => (3, 2, 0),
@@ -44,6 +46,8 @@ impl Cause {
             (Cause::Hops, true) => (11, 0, 0),
             (Cause::NoRoute, true) => (3, 0, 0),
             (Cause::Prohibited, true) => (3, 13, 0),
+            (Cause::Rejected(code), true) => (3, code, 0),
+            (Cause::Rejected(code), false) => (1, code, 0),
             (Cause::TooBig(mtu), true) => (3, 4, mtu.min(0xffff)),
             (Cause::Hops, false) => (3, 0, 0),
             (Cause::NoRoute, false) => (1, 0, 0),
@@ -136,7 +140,7 @@ impl Ip {
     }
 
     /// `ends`: the source and the destination. `message`: type, code and second word.
-    fn send_error(
+    pub(super) fn send_error(
         &self,
         now: Instant,
         ends: (Option<IpAddr>, IpAddr),
@@ -150,8 +154,9 @@ impl Ip {
             return;
         }
         let v4 = to.is_ipv4();
-        let allowed = self.limits.lock().take(now, to);
-        match allowed {
+        // What stays here is not limited.
+        let allowed = (!self.is_local(to)).then(|| self.limits.lock().take(now, to));
+        match allowed.unwrap_or(Allowed::Yes) {
             Allowed::Yes => {}
             Allowed::NotToAll => return self.snmp.count(Mib::IcmpOutRateLimitGlobal),
             Allowed::NotToOne => {

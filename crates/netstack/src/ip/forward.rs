@@ -3,18 +3,20 @@
 //! # What holds
 //!
 //! - No packet of somebody else's leaves by a device that is guarded
-//!   ([`Forwards::guarded`](crate::setup::Forwards)).
+//!   ([`Forwards::guarded`](crate::setup::Forwards)), but one that rules have made this host's own.
 //! - Each step costs a packet one of its hops: what goes round ends.
 
 use super::Ip;
 use super::counters::Mib;
 use super::deliver::Datagram;
+use super::device::Dev;
 use super::errors::Cause;
 use super::extension::{self, V4Options};
 use super::receive::Arrival;
 use super::types::{Cast, FrameMeta, NoRoute, Sent};
 use super::wire::{Head, be16, is_link_local};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 const DONT_FRAGMENT: u16 = 0x4000;
 
@@ -62,7 +64,9 @@ impl Ip {
             Err(_) => return self.refuse(at, d, Cause::NoRoute),
         };
         let dev = at.table.by_index(path.index).filter(|dev| dev.is_up());
-        let Some(dev) = dev.filter(|dev| !at.table.forwards.guarded.contains(&dev.index)) else {
+        // What rules let leave by a guarded one is looked at there.
+        let may = |dev: &&Arc<Dev>| self.rules.is_on() || !at.table.is_guarded(dev.index);
+        let Some(dev) = dev.filter(may) else {
             return self.refuse(at, d, Cause::Prohibited);
         };
         let mtu = path.mtu as usize;
@@ -90,6 +94,13 @@ impl Ip {
             header[10..12].copy_from_slice(&(sum as u16).to_be_bytes());
         } else {
             header[7] -= 1;
+        }
+        if self.rules.is_on() {
+            let b = [header, &d.packet[header.len()..]].concat();
+            if self.forward_by_rules(at, d, (&path, dev), b) != Sent::Yes {
+                discard();
+            }
+            return;
         }
         head.push(header);
         let rest = &d.packet[header.len()..];

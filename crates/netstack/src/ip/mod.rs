@@ -6,6 +6,7 @@
 //! reassembly   fragments to a packet
 //! deliver      a packet to its transport: TCP, UDP, ICMP
 //! forward      a packet for others to another device
+//! rules        what netfilter's rules say of a packet, and what passes inside while there are some
 //! send         a transport's message to packets and fragments
 //! output       a packet to a frame for its next hop
 //! table        devices, addresses and routes; the way to an address and its source
@@ -29,7 +30,7 @@
 //! - A received payload is a piece of its frame: nothing is copied but fragments, and packets that
 //!   wait for a neighbour.
 //! - No packet leaves whose source is not an address of this host, but those that are sent on by
-//!   devices that are not guarded.
+//!   devices that are not guarded. Rules may translate; what they made is looked at again.
 //! - [`Ip::deadline`] may come earlier by a call that sends or receives: it is asked after them.
 
 mod arp;
@@ -50,6 +51,7 @@ mod output;
 mod pmtu;
 mod reassembly;
 mod receive;
+mod rules;
 mod segment;
 mod send;
 mod table;
@@ -73,9 +75,11 @@ use errors::Limits;
 use groups::Groups;
 use keyed::Keyed;
 use neighbour::{Ask, Event, Heard, Neighbours};
+use netfilter::Engine;
 use parking_lot::{Mutex, RwLock};
 use pmtu::PathMtus;
 use reassembly::Reassembly;
+use rules::Inside;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -108,12 +112,15 @@ pub struct Ip {
     setting: Mutex<()>,
     /// Addresses are announced once.
     announce: Due,
+    rules: Arc<Engine>,
+    inside: Inside,
 }
 
 impl Ip {
-    /// `secret` is random and known to nobody: identifications and hashes come of it.
+    /// `secret` is random and known to nobody: identifications and hashes come of it. `rules` are the
+    /// namespace's.
     #[must_use]
-    pub fn new(setup: &Setup, link: Arc<dyn Link>, secret: [u8; 16]) -> Ip {
+    pub fn new(setup: &Setup, link: Arc<dyn Link>, secret: [u8; 16], rules: Arc<Engine>) -> Ip {
         let keyed = Keyed::new(secret, 1);
         let ident_key = Keyed::new(secret, 2);
         let idents = (0..IDENTS)
@@ -135,6 +142,8 @@ impl Ip {
             generation: AtomicU64::new(0),
             setting: Mutex::new(()),
             announce: Due::never(),
+            rules,
+            inside: Inside::default(),
         };
         ip.set(setup);
         ip
@@ -187,6 +196,9 @@ impl Ip {
                 })
                 .collect()
         };
+        if dev.is_loopback() {
+            return;
+        }
         let now = self.about_now();
         let mut groups = dev.link.groups.lock();
         for g in groups_of(dev) {
@@ -297,6 +309,7 @@ impl Ip {
                 self.reassembly_expired(now, e);
             }
         }
+        self.pass_inside(now, upper);
         for dev in &table.devices {
             if dev.link.due.take(now) {
                 self.device_timer(now, &table, dev, upper);
@@ -330,11 +343,16 @@ impl Ip {
         links
             .chain(self.announce.get())
             .chain(self.reassembly_due.get())
+            .chain(self.inside.due())
             .min()
     }
 
     fn announce(&self, table: &Table) {
-        for dev in table.devices.iter().filter(|d| d.is_up()) {
+        for dev in table
+            .devices
+            .iter()
+            .filter(|d| d.is_up() && !d.is_loopback())
+        {
             for a in &dev.addresses {
                 match a.ip {
                     IpAddr::V4(ip) => self.announce_v4(dev, ip),

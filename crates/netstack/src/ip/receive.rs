@@ -13,6 +13,7 @@ use super::wire::{
 use super::{Ip, deliver::Datagram};
 use crate::time::Instant;
 use bytes::Bytes;
+use netfilter::packet::Meta;
 use smoltcp::wire::{Ipv4Packet, Ipv6Packet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::Ordering::Relaxed;
@@ -28,6 +29,8 @@ pub(super) struct Arrival<'a> {
     pub cast: Cast,
     pub from: Mac,
     pub upper: &'a dyn Upper,
+    /// What rules know of a packet that has passed inside.
+    pub track: Option<&'a Meta>,
 }
 
 impl Arrival<'_> {
@@ -90,12 +93,19 @@ impl Ip {
             cast,
             from,
             upper,
+            track: None,
         };
+        self.receive_frame(&at, frame);
+    }
+
+    /// What is in a frame.
+    pub(super) fn receive_frame(&self, at: &Arrival<'_>, frame: Bytes) {
         match be16(&frame, 12) {
-            TYPE_IPV4 => self.receive_v4(&at, frame.slice(ETHERNET..)),
-            TYPE_IPV6 => self.receive_v6(&at, frame.slice(ETHERNET..)),
-            TYPE_ARP => self.receive_arp(&at, &frame[ETHERNET..]),
+            TYPE_IPV4 => self.receive_v4(at, frame.slice(ETHERNET..)),
+            TYPE_IPV6 => self.receive_v6(at, frame.slice(ETHERNET..)),
+            TYPE_ARP => self.receive_arp(at, &frame[ETHERNET..]),
             kind => {
+                let counters = &at.dev.link.counters;
                 if matches!(kind, TYPE_VLAN | TYPE_QINQ) {
                     count(&counters.rx_vlan);
                 }
@@ -122,26 +132,33 @@ impl Ip {
         let tos = p.dscp() << 2 | p.ecn();
         let (ttl, protocol) = (p.hop_limit(), p.next_header().into());
         packet.truncate(usize::from(p.total_len()));
-        let admitted = self.admits_v4(at, from, to);
-        if admitted.is_none() && !self.takes_on(at, from.into(), to.into()) {
-            return self.snmp.count(Mib::IpInAddrErrors);
-        }
-        let d = Datagram {
+        let mut d = Datagram {
             from: IpAddr::V4(from),
             to: IpAddr::V4(to),
             protocol,
             ttl,
             tos,
             flow: 0,
-            cast: admitted.unwrap_or_default(),
+            cast: Cast::default(),
             header,
             named: 9,
             is_summed: at.meta.is_summed(),
             packet,
+            track: Meta::default(),
+            renamed: false,
         };
-        if admitted.is_none() {
-            return self.forward(at, &d);
+        if is_martian_v4(at, from, to) {
+            return self.snmp.count(Mib::IpInAddrErrors);
         }
+        if self.rules.is_on() && fragment == (0, false) {
+            match self.come(at, d) {
+                Some(led) => d = led,
+                None => return,
+            }
+        }
+        let Some(d) = self.for_this_host(at, d) else {
+            return;
+        };
         match extension::v4_options(&d.packet[..header]) {
             V4Options::Fine => {}
             // No route but the routers' is followed.
@@ -204,7 +221,33 @@ impl Ip {
             packet: Bytes::from(packet),
             ..d
         };
-        self.deliver(&at.alone(), d);
+        if let Some(d) = self.come_whole(&at.alone(), d) {
+            self.deliver(&at.alone(), d);
+        }
+    }
+
+    /// A packet that came in pieces: rules see the whole.
+    fn come_whole(&self, at: &Arrival<'_>, d: Datagram) -> Option<Datagram> {
+        if !self.rules.is_on() {
+            return Some(d);
+        }
+        let led = self.come(at, d)?;
+        self.for_this_host(at, led)
+    }
+
+    /// A packet for this host, with to how many it was sent; another one is sent on or refused.
+    fn for_this_host(&self, at: &Arrival<'_>, d: Datagram) -> Option<Datagram> {
+        if let Some(cast) = self.admits(at, d.to) {
+            return Some(Datagram { cast, ..d });
+        }
+        if self.takes_on(at, d.from, d.to) {
+            self.forward(at, &d);
+        } else {
+            let v4 = d.is_v4();
+            self.snmp
+                .count_by(v4, Mib::IpInAddrErrors, Mib::Ip6InAddrErrors);
+        }
+        None
     }
 
     /// Keeps a fragment; gives the whole that it completes.
@@ -232,24 +275,12 @@ impl Ip {
         }
     }
 
-    /// To how many a packet was sent, if it is for this host and its addresses can be.
-    fn admits_v4(&self, at: &Arrival<'_>, from: Ipv4Addr, to: Ipv4Addr) -> Option<Cast> {
-        let source = IpAddr::V4(from);
-        let to_all = to.is_multicast() || to.is_broadcast();
-        let martian = from.is_multicast()
-            || from.is_loopback()
-            || from.octets()[0] >= 240
-            || from.is_unspecified() && !to_all
-            || from.octets()[0] == 0 && !from.is_unspecified()
-            || at.table.is_local(source)
-            || at.table.is_broadcast(source);
-        if martian || to.is_loopback() || to.is_unspecified() {
+    /// To how many a packet was sent, if it is for this host.
+    fn admits(&self, at: &Arrival<'_>, to: IpAddr) -> Option<Cast> {
+        // (Rules may have sent it there: `route_localnet` is off.)
+        if !at.dev.is_loopback() && to.is_loopback() {
             return None;
         }
-        self.admits(at, IpAddr::V4(to))
-    }
-
-    fn admits(&self, at: &Arrival<'_>, to: IpAddr) -> Option<Cast> {
         match at.table.cast(to) {
             // A packet for one host in a frame for all is not answered (RFC 1122 3.3.6).
             Cast::Unicast => {
@@ -272,27 +303,37 @@ impl Ip {
         let (tos, flow) = (p.traffic_class(), p.flow_label());
         let (ttl, next): (u8, u8) = (p.hop_limit(), p.next_header().into());
         packet.truncate(p.total_len());
-        let admitted = self.admits_v6(at, from, to);
-        if admitted.is_none() && !self.takes_on(at, from.into(), to.into()) {
+        if is_martian_v6(at, from, to) {
             return self.snmp.count(Mib::Ip6InAddrErrors);
         }
-        let d = Datagram {
+        let mut d = Datagram {
             from: IpAddr::V6(from),
             to: IpAddr::V6(to),
             protocol: next,
             ttl,
             tos,
             flow,
-            cast: admitted.unwrap_or_default(),
+            cast: Cast::default(),
             header: 40,
             named: 6,
             is_summed: at.meta.is_summed(),
             packet,
+            track: Meta::default(),
+            renamed: false,
         };
-        if admitted.is_none() {
-            return self.forward(at, &d);
+        let is_piece = |p: &[u8]| {
+            let walked = extension::walk(p, Fragments::Possible);
+            matches!(walked, Walk::Fragment(_))
+        };
+        if self.rules.is_on() && !is_piece(&d.packet) {
+            match self.come(at, d) {
+                Some(led) => d = led,
+                None => return,
+            }
         }
-        self.walk(at, d, Fragments::Possible);
+        if let Some(d) = self.for_this_host(at, d) {
+            self.walk(at, d, Fragments::Possible);
+        }
     }
 
     /// Walks the extension headers of a packet.
@@ -355,22 +396,34 @@ impl Ip {
             packet: Bytes::from(packet),
             ..d
         };
-        self.walk(&at.alone(), d, Fragments::Done);
-    }
-
-    fn admits_v6(&self, at: &Arrival<'_>, from: Ipv6Addr, to: Ipv6Addr) -> Option<Cast> {
-        let martian = from.is_multicast()
-            || from.is_loopback()
-            || from.to_ipv4_mapped().is_some()
-            || from.is_unspecified() && !to.is_multicast()
-            || at.table.is_own(IpAddr::V6(from), at.dev);
-        let nowhere = to.is_loopback()
-            || to.is_unspecified()
-            || to.to_ipv4_mapped().is_some()
-            || to.is_multicast() && to.octets()[1] & 15 < 2;
-        if martian || nowhere {
-            return None;
+        if let Some(d) = self.come_whole(&at.alone(), d) {
+            self.walk(&at.alone(), d, Fragments::Done);
         }
-        self.admits(at, IpAddr::V6(to))
     }
+}
+
+/// Whether a packet's addresses cannot be on the wire that it came by.
+fn is_martian_v4(at: &Arrival<'_>, from: Ipv4Addr, to: Ipv4Addr) -> bool {
+    let source = IpAddr::V4(from);
+    let to_all = to.is_multicast() || to.is_broadcast();
+    let inside = at.dev.is_loopback();
+    from.is_multicast()
+        || from.octets()[0] >= 240
+        || from.is_unspecified() && !to_all
+        || from.octets()[0] == 0 && !from.is_unspecified()
+        || at.table.is_broadcast(source)
+        || !inside && (from.is_loopback() || at.table.is_local(source) || to.is_loopback())
+        || to.is_unspecified()
+}
+
+fn is_martian_v6(at: &Arrival<'_>, from: Ipv6Addr, to: Ipv6Addr) -> bool {
+    let inside = at.dev.is_loopback();
+    from.is_multicast()
+        || from.to_ipv4_mapped().is_some()
+        || from.is_unspecified() && !to.is_multicast()
+        || !inside && (from.is_loopback() || to.is_loopback())
+        || !inside && at.table.is_own(IpAddr::V6(from), at.dev)
+        || to.is_unspecified()
+        || to.to_ipv4_mapped().is_some()
+        || to.is_multicast() && to.octets()[1] & 15 < 2
 }

@@ -11,6 +11,8 @@ use super::wire::{
 };
 use crate::tcp::Header;
 use crate::time::Instant;
+use netfilter::packet::Meta;
+use netfilter::rewrite::Checksum;
 use std::net::{IpAddr, Ipv4Addr};
 
 /// The most parts of a frame, its headers included.
@@ -20,29 +22,95 @@ const LONGEST: usize = 65_535;
 /// Linux's `UDP_MAX_SEGMENTS`.
 const UDP_SEGMENTS: usize = 128;
 
+/// The most bytes of a message that rules see, beyond its header; all of a shorter one.
+const SHOWN: usize = 1536;
+
 /// What is left to the device.
 #[derive(Clone, Copy, Default)]
-struct Offload {
+pub(super) struct Offload {
     /// The checksum: its place in the transport's header, which has the pseudo header's sum.
-    checksum: Option<u16>,
+    pub checksum: Option<u16>,
     /// The kind of super-segment and the payload of each segment.
     cut: Option<(u8, u16)>,
 }
 
 /// A message of a transport.
-struct Message<'a> {
-    from: IpAddr,
-    to: IpAddr,
-    protocol: u8,
+#[derive(Clone, Copy)]
+pub(super) struct Message<'a> {
+    pub from: IpAddr,
+    pub to: IpAddr,
+    pub protocol: u8,
     /// The transport's header.
-    head: &'a [u8],
-    payload: &'a [&'a [u8]],
-    offload: Offload,
+    pub head: &'a [u8],
+    pub payload: &'a [&'a [u8]],
+    pub offload: Offload,
+    /// What rules know of it.
+    pub track: &'a Meta,
+}
+
+/// Of a payload how many bytes, and how many parts, are beside a copy of its beginning.
+pub(super) struct Beside {
+    parts: usize,
+    bytes: usize,
+}
+
+/// The parts of a payload.
+pub(super) struct Parts<'a> {
+    all: [&'a [u8]; PARTS],
+    len: usize,
+}
+
+impl<'a> Parts<'a> {
+    pub fn all(&self) -> &[&'a [u8]] {
+        &self.all[..self.len]
+    }
+
+    fn push(&mut self, part: &'a [u8]) {
+        if !part.is_empty() && self.len < PARTS {
+            self.all[self.len] = part;
+            self.len += 1;
+        }
+    }
+}
+
+impl Beside {
+    /// `first`, and what of a payload is behind it.
+    pub fn behind<'a>(&self, first: &'a [u8], payload: &[&'a [u8]]) -> Parts<'a> {
+        let mut parts = Parts {
+            all: [&[]; PARTS],
+            len: 0,
+        };
+        parts.push(first);
+        for (n, part) in payload.iter().enumerate().skip(self.parts) {
+            let from = if n == self.parts { self.bytes } else { 0 };
+            parts.push(&part[from.min(part.len())..]);
+        }
+        parts
+    }
 }
 
 impl Message<'_> {
-    fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.head.len() + total(self.payload)
+    }
+
+    /// A copy of its packet's beginning, with how long the IP header is, and what is not in it: of a
+    /// segment its headers, of others the first part of what they carry.
+    pub fn beginning(&self, marks: &Marks) -> Result<(Vec<u8>, usize, Beside), SendError> {
+        let mut head = Head::new();
+        ip_header(&mut head, self, marks, 0)?;
+        let header = head.packet().len();
+        let mut b = [head.packet(), self.head].concat();
+        let mut beside = Beside { parts: 0, bytes: 0 };
+        if let Some(first) = self.payload.first().filter(|_| self.protocol != TCP) {
+            let n = first.len().min(SHOWN);
+            b.extend_from_slice(&first[..n]);
+            beside = match n == first.len() {
+                true => Beside { parts: 1, bytes: 0 },
+                false => Beside { parts: 0, bytes: n },
+            };
+        }
+        Ok((b, header, beside))
     }
 }
 
@@ -99,8 +167,47 @@ impl Ip {
                 checksum: Some(16),
                 cut: cut.filter(|(_, mss)| *mss > 0),
             },
+            track: &Meta::default(),
         };
         self.send(now, path, &message, marks)
+    }
+
+    /// Sends a reset to who is on a device that is not guarded, by whatever name: rules speak for the
+    /// host that it asked for.
+    pub(super) fn send_reset(
+        &self,
+        now: Instant,
+        path: &Path,
+        pair: Pair,
+        reset: &Header,
+    ) -> Result<Sent, SendError> {
+        let (from, to) = (pair.local.ip(), pair.remote.ip());
+        let mut head = [0; segment::LONGEST];
+        let len = segment::write(reset, pair.local.port(), pair.remote.port(), &mut head);
+        let sum = Sum::pseudo(from, to, TCP, len).partial();
+        head[16..18].copy_from_slice(&sum.to_be_bytes());
+        let message = Message {
+            from,
+            to,
+            protocol: TCP,
+            head: &head[..len],
+            payload: &[],
+            offload: Offload {
+                checksum: Some(16),
+                cut: None,
+            },
+            track: &Meta::default(),
+        };
+        let table = self.table();
+        let dev = device_of(&table, path)?;
+        if table.is_guarded(dev.index) {
+            return Err(SendError::Source);
+        }
+        let marks = Marks::default();
+        if dev.is_loopback() {
+            return self.send(now, path, &message, &marks);
+        }
+        self.send_one(now, (&table, dev), path, &message, &marks)
     }
 
     /// Sends a datagram, in fragments where `marks` allow it; with `segment` several datagrams of
@@ -158,6 +265,7 @@ impl Ip {
                 checksum: whole.then_some(6),
                 cut,
             },
+            track: &Meta::default(),
         };
         let sent = self.send(now, path, &message, marks)?;
         if sent == Sent::Yes {
@@ -239,6 +347,7 @@ impl Ip {
             head: &head,
             payload: &[rest],
             offload: Offload::default(),
+            track: &Meta::default(),
         };
         let sent = self.send(now, path, &message, marks)?;
         if sent == Sent::Yes {
@@ -275,7 +384,7 @@ impl Ip {
         marks: &Marks,
     ) -> Result<Sent, SendError> {
         match packet {
-            Raw::Whole(packet) => self.send_whole(now, path, packet),
+            Raw::Whole(packet) => self.send_whole(now, path, packet, marks),
             Raw::Payload {
                 from,
                 to,
@@ -289,6 +398,7 @@ impl Ip {
                     head: &[],
                     payload: &[payload],
                     offload: Offload::default(),
+                    track: &Meta::default(),
                 };
                 self.send(now, path, &message, marks)
             }
@@ -296,7 +406,13 @@ impl Ip {
     }
 
     /// A packet with its header is sent as it is (`raw_send_hdrinc`): never in fragments.
-    fn send_whole(&self, now: Instant, path: &Path, packet: &[u8]) -> Result<Sent, SendError> {
+    fn send_whole(
+        &self,
+        now: Instant,
+        path: &Path,
+        packet: &[u8],
+        marks: &Marks,
+    ) -> Result<Sent, SendError> {
         let table = self.table();
         let dev = device_of(&table, path)?;
         let mut head = Head::new();
@@ -336,18 +452,57 @@ impl Ip {
             };
             v4.write(&mut head, &packet[20..header]);
         }
-        self.output(
-            now,
-            &table,
-            dev,
-            path,
-            &FrameMeta::default(),
-            &mut head,
-            &[&packet[header..]],
-        )
+        if !self.rules.is_on() {
+            let whole = (&FrameMeta::default(), &mut head, &[&packet[header..]][..]);
+            return self.emit(now, (&table, dev), path, whole, &Meta::default());
+        }
+        let mut b = [head.packet(), &packet[header..]].concat();
+        let len = b.len();
+        let sum = Checksum::Whole;
+        let (path, track) = self.go_out(now, &table, path, (&mut b, len), sum, marks)?;
+        let dev = device_of(&table, &path)?;
+        if b.len() > path.link_mtu as usize {
+            return Err(SendError::TooBig(path.link_mtu));
+        }
+        let mut head = Head::new();
+        head.push(&b[..header]);
+        let whole = (&FrameMeta::default(), &mut head, &[&b[header..]][..]);
+        self.emit(now, (&table, dev), &path, whole, &track)
+    }
+
+    /// Sends a packet by a device, or turns it round where it stays on this host. `packet`: what is
+    /// left to the device, the headers, the payload.
+    fn emit(
+        &self,
+        now: Instant,
+        (table, dev): (&Table, &Dev),
+        path: &Path,
+        packet: (&FrameMeta, &mut Head, &[&[u8]]),
+        track: &Meta,
+    ) -> Result<Sent, SendError> {
+        let (meta, head, payload) = packet;
+        if dev.is_loopback() {
+            return Ok(self.turn_round((now, dev), meta, (head, payload), track));
+        }
+        self.output(now, table, dev, path, meta, head, payload)
     }
 
     fn send(
+        &self,
+        now: Instant,
+        path: &Path,
+        m: &Message<'_>,
+        marks: &Marks,
+    ) -> Result<Sent, SendError> {
+        if self.rules.is_on() {
+            self.send_by_rules(now, path, m, marks)
+        } else {
+            self.send_message(now, path, m, marks)
+        }
+    }
+
+    /// Sends a message that rules have seen.
+    pub(super) fn send_message(
         &self,
         now: Instant,
         path: &Path,
@@ -394,39 +549,11 @@ impl Ip {
         marks: &Marks,
     ) -> Result<Sent, SendError> {
         let mut head = Head::new();
-        let len = m.len();
-        match (m.from, m.to) {
-            (IpAddr::V4(from), IpAddr::V4(to)) => {
-                let fragment = match marks.pmtu {
-                    Pmtu::Want | Pmtu::Do | Pmtu::Probe => DONT_FRAGMENT,
-                    Pmtu::Dont | Pmtu::Interface | Pmtu::Omit => 0,
-                };
-                let v4 = V4 {
-                    tos: marks.tos,
-                    total: (20 + len) as u16,
-                    id: self.ident(path, m.from, m.to) as u16,
-                    fragment,
-                    ttl: marks.ttl,
-                    protocol: m.protocol,
-                    from,
-                    to,
-                };
-                v4.write(&mut head, &[]);
-            }
-            (IpAddr::V6(from), IpAddr::V6(to)) => {
-                let v6 = V6 {
-                    tos: marks.tos,
-                    flow: marks.flow,
-                    len: len as u16,
-                    next: m.protocol,
-                    ttl: marks.ttl,
-                    from,
-                    to,
-                };
-                v6.write(&mut head);
-            }
-            _ => return Err(SendError::Invalid),
-        }
+        let id = match m.from {
+            IpAddr::V4(_) => self.ident(path, m.from, m.to) as u16,
+            IpAddr::V6(_) => 0,
+        };
+        ip_header(&mut head, m, marks, id)?;
         let mut meta = FrameMeta::default();
         if let Some(offset) = m.offload.checksum {
             meta.flags = FrameMeta::NEEDS_CSUM;
@@ -439,7 +566,8 @@ impl Ip {
             meta.gso_size = size;
             meta.hdr_len = head.len() as u16;
         }
-        self.output(now, at.0, at.1, path, &meta, &mut head, m.payload)
+        let whole = (&meta, &mut head, m.payload);
+        self.emit(now, at, path, whole, m.track)
     }
 
     /// Cuts a message (RFC 791, RFC 8200 4.5). `how`: the marks, and the largest packet.
@@ -476,7 +604,8 @@ impl Ip {
             let meta = FrameMeta::default();
             // Where there is no room for a later one, the whole is sent again under another
             // identification.
-            if self.output(now, at.0, at.1, path, &meta, &mut head, &parts[..n])? == Sent::Full {
+            let whole = (&meta, &mut head, &parts[..n]);
+            if self.emit(now, at, path, whole, m.track)? == Sent::Full {
                 self.snmp.count_by(v4, Mib::IpFragFails, Mib::Ip6FragFails);
                 return Ok(Sent::Full);
             }
@@ -489,7 +618,7 @@ impl Ip {
 }
 
 /// The device of a path, as it is now.
-fn device_of<'a>(table: &'a Table, path: &Path) -> Result<&'a Dev, SendError> {
+pub(super) fn device_of<'a>(table: &'a Table, path: &Path) -> Result<&'a Dev, SendError> {
     let dev = table.devices.get(path.device);
     let dev = dev.filter(|d| d.index == path.index && d.is_up());
     dev.map(|d| &**d).ok_or(SendError::Device)
@@ -497,13 +626,57 @@ fn device_of<'a>(table: &'a Table, path: &Path) -> Result<&'a Dev, SendError> {
 
 /// No packet leaves with another's address. One without an address may be sent to all: that is how
 /// an address is asked for (DHCP).
-fn check_source(table: &Table, dev: &Dev, path: &Path, from: IpAddr) -> Result<(), SendError> {
+pub(super) fn check_source(
+    table: &Table,
+    dev: &Dev,
+    path: &Path,
+    from: IpAddr,
+) -> Result<(), SendError> {
     let nobody = from == IpAddr::V4(Ipv4Addr::UNSPECIFIED) && path.cast == Cast::Broadcast;
-    if nobody || table.is_own(from, dev) {
+    // What stays on this host may have come to look as an answer of somebody else.
+    if nobody || dev.is_loopback() || table.is_own(from, dev) {
         Ok(())
     } else {
         Err(SendError::Source)
     }
+}
+
+/// The IP header of a message that is sent whole.
+fn ip_header(head: &mut Head, m: &Message<'_>, marks: &Marks, id: u16) -> Result<(), SendError> {
+    let len = m.len();
+    match (m.from, m.to) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            let fragment = match marks.pmtu {
+                Pmtu::Want | Pmtu::Do | Pmtu::Probe => DONT_FRAGMENT,
+                Pmtu::Dont | Pmtu::Interface | Pmtu::Omit => 0,
+            };
+            let v4 = V4 {
+                tos: marks.tos,
+                total: (20 + len) as u16,
+                id,
+                fragment,
+                ttl: marks.ttl,
+                protocol: m.protocol,
+                from,
+                to,
+            };
+            v4.write(head, &[]);
+        }
+        (IpAddr::V6(from), IpAddr::V6(to)) => {
+            let v6 = V6 {
+                tos: marks.tos,
+                flow: marks.flow,
+                len: len as u16,
+                next: m.protocol,
+                ttl: marks.ttl,
+                from,
+                to,
+            };
+            v6.write(head);
+        }
+        _ => return Err(SendError::Invalid),
+    }
+    Ok(())
 }
 
 /// `piece`: where the fragment begins, its length, whether more follow.

@@ -19,6 +19,8 @@ pub(crate) struct Table {
     v6: Routes,
     /// This host's addresses, sorted, and the places of their devices.
     local: Vec<(IpAddr, usize)>,
+    /// The place of the loopback device.
+    loopback: Option<usize>,
     /// Sorted.
     broadcasts: Vec<Ipv4Addr>,
 }
@@ -53,6 +55,7 @@ impl Table {
             v4: Routes::new(setup, |ip| ip.is_ipv4()),
             v6: Routes::new(setup, |ip| ip.is_ipv6()),
             routes: setup.routes.clone(),
+            loopback: devices.iter().position(|d| d.is_loopback()),
             forwards: setup.forwards.clone(),
             devices,
             local,
@@ -62,6 +65,17 @@ impl Table {
 
     pub(crate) fn is_local(&self, ip: IpAddr) -> bool {
         self.place_of(ip).is_some()
+    }
+
+    /// The loopback device, where what passes inside is packets.
+    pub(crate) fn loopback(&self) -> Option<&Arc<Dev>> {
+        let place = self.loopback?;
+        self.devices.get(place).filter(|d| d.is_up())
+    }
+
+    /// Whether nothing leaves by a device that is not this host's ([`Forwards::guarded`]).
+    pub(crate) fn is_guarded(&self, index: u32) -> bool {
+        self.forwards.guarded.contains(&index)
     }
 
     /// Whether an address is this host's where a packet comes or goes by this device: of another
@@ -76,8 +90,11 @@ impl Table {
 
     /// The place of the device that has this address.
     fn place_of(&self, ip: IpAddr) -> Option<usize> {
-        let found = self.local.binary_search_by_key(&ip, |(ip, _)| *ip).ok()?;
-        Some(self.local[found].1)
+        match self.local.binary_search_by_key(&ip, |(ip, _)| *ip) {
+            Ok(found) => Some(self.local[found].1),
+            // The whole network is this host's.
+            Err(_) => self.loopback.filter(|_| ip.is_loopback()),
+        }
     }
 
     pub(crate) fn is_broadcast(&self, ip: IpAddr) -> bool {
@@ -137,6 +154,11 @@ impl Table {
         let from = from.filter(|ip| !ip.is_unspecified());
         if from.is_some_and(|ip| !self.is_local(ip)) {
             return Err(NoRoute::Source);
+        }
+        if self.is_local(to)
+            && let Some(lo) = self.loopback()
+        {
+            return Ok(inside(lo, to));
         }
         let mut by = match device {
             Some(index) => {
@@ -217,14 +239,18 @@ impl Table {
         }
     }
 
-    fn source_v4(&self, way: &Way) -> IpAddr {
-        let of = |d: &Dev| {
-            let v4 = || d.addresses.iter().filter(|a| a.ip.is_ipv4());
-            v4().find(|a| is_within(way.next_hop, a.ip, a.prefix))
-                .or_else(|| v4().find(|a| a.scope < SCOPE_LINK))
-                .or_else(|| v4().next())
-                .map(|a| a.ip)
+    /// The address of this host on a device, towards a host on its link or behind it.
+    pub(crate) fn address_of(&self, d: &Dev, to: IpAddr) -> Option<IpAddr> {
+        let IpAddr::V6(v6) = to else {
+            return address_v4(d, to);
         };
+        match self.source_v6(v6, d.place) {
+            ip if ip.is_unspecified() => None,
+            ip => Some(ip),
+        }
+    }
+
+    fn source_v4(&self, way: &Way) -> IpAddr {
         let others = || {
             self.devices
                 .iter()
@@ -234,7 +260,7 @@ impl Table {
         };
         self.devices
             .get(way.device)
-            .and_then(|d| of(d))
+            .and_then(|d| address_v4(d, way.next_hop))
             .or_else(others)
             .unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED))
     }
@@ -246,7 +272,8 @@ impl Table {
                 let IpAddr::V6(ip) = a.ip else { continue };
                 let here = d.place == device;
                 // A link-local source says nothing on another link, nor to a host beyond.
-                if ip.is_unicast_link_local() && !here {
+                let stays = ip.is_unicast_link_local() || ip.is_loopback();
+                if stays && !here {
                     continue;
                 }
                 let rank = source_rank(ip, to, here);
@@ -257,6 +284,30 @@ impl Table {
         }
         IpAddr::V6(best.map_or(Ipv6Addr::UNSPECIFIED, |(_, ip)| ip))
     }
+}
+
+/// The way to an address of this host.
+fn inside(lo: &Dev, to: IpAddr) -> Way {
+    Way {
+        device: lo.place,
+        next_hop: to,
+        gateway: Gateway::No,
+        cast: Cast::Unicast,
+        source: match to {
+            IpAddr::V4(a) if a.is_loopback() => Some(Ipv4Addr::LOCALHOST.into()),
+            _ => Some(to),
+        },
+        mtu: 0,
+    }
+}
+
+/// Of a device's addresses the first of a host's network, else of those that others reach.
+fn address_v4(d: &Dev, to: IpAddr) -> Option<IpAddr> {
+    let v4 = || d.addresses.iter().filter(|a| a.ip.is_ipv4());
+    v4().find(|a| is_within(to, a.ip, a.prefix))
+        .or_else(|| v4().find(|a| a.scope < SCOPE_LINK))
+        .or_else(|| v4().next())
+        .map(|a| a.ip)
 }
 
 fn broadcasts_of(a: &Address) -> impl Iterator<Item = Ipv4Addr> + use<> {

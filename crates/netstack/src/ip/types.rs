@@ -89,6 +89,14 @@ pub trait Link: Send + Sync {
     /// Sends a frame by the device of this index: the headers are the first of `parts`, which are
     /// at most 16. It is called without any lock held.
     fn send(&self, device: u32, meta: &FrameMeta, parts: &[&[u8]]) -> Sent;
+    /// A frame passes by the loopback device, out and in.
+    fn looped(&self, _meta: &FrameMeta, _frame: &[u8]) {}
+    /// Whether what may leave at all includes this packet, which rules of the namespace have sent
+    /// elsewhere than its sender said, by a guarded device. It begins with its IP header and has all
+    /// headers.
+    fn permits(&self, _packet: &[u8]) -> bool {
+        true
+    }
 }
 
 /// To how many a packet was sent.
@@ -116,6 +124,8 @@ pub struct Info {
     pub protocol: u8,
     /// The bytes before the transport's header: IP's header with options or extension headers.
     pub header: u16,
+    /// Rules say that somebody else has sent it than its header said.
+    pub renamed: bool,
 }
 
 /// Two ends, as this host sees them. The scope of a link-local IPv6 address is the device's index,
@@ -310,6 +320,8 @@ pub enum SendError {
     Device,
     /// No more neighbours are kept: ENOBUFS.
     NoBuffers,
+    /// Rules refuse it: EPERM.
+    Denied,
 }
 
 impl SendError {
@@ -320,6 +332,7 @@ impl SendError {
             SendError::Source | SendError::Invalid => errno::EINVAL,
             SendError::Device => errno::ENETDOWN,
             SendError::NoBuffers => errno::ENOBUFS,
+            SendError::Denied => errno::EPERM,
         }
     }
 }
@@ -350,6 +363,10 @@ pub struct Marks {
     /// IPv6's flow label: 20 bits.
     pub flow: u32,
     pub pmtu: Pmtu,
+    /// `SO_MARK`, which rules see and change.
+    pub mark: u32,
+    /// The user and group of the socket.
+    pub owner: Option<(u32, u32)>,
 }
 
 impl Default for Marks {
@@ -359,6 +376,8 @@ impl Default for Marks {
             tos: 0,
             flow: 0,
             pmtu: Pmtu::Want,
+            mark: 0,
+            owner: None,
         }
     }
 }

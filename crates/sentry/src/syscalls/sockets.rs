@@ -414,7 +414,7 @@ fn getsockopt(
 }
 
 calls! {
-    socket: "AF_UNIX, AF_INET and AF_INET6 over loopback and devices, AF_PACKET, NETLINK_ROUTE and NETLINK_SOCK_DIAG",
+    socket: "AF_UNIX, AF_INET and AF_INET6 over loopback and devices, AF_PACKET, NETLINK_ROUTE, NETLINK_SOCK_DIAG and NETLINK_NETFILTER (nf_tables, conntrack)",
     connect,
     accept,
     shutdown,

@@ -185,7 +185,7 @@ pub struct Host {
 impl Host {
     pub fn new(setup: &Setup) -> Host {
         let wire = Arc::new(Wire::default());
-        let ip = Ip::new(setup, wire.clone(), [7; 16]);
+        let ip = Ip::new(setup, wire.clone(), [7; 16], Arc::default());
         Host {
             ip,
             wire,

@@ -1,0 +1,284 @@
+//! NETLINK_NETFILTER: rules (nf_tables), what iptables' programs ask beside them, and connections
+//! (`net/netfilter/nfnetlink.c`).
+//!
+//! Changes of rules come in batches: all of one hold from one moment on, or none does. Nobody is
+//! told of changes (`nft monitor`, `conntrack -E` hear nothing).
+
+use super::message::{Builder, HEADER, Request, word};
+use super::{NLM_F_ACK, NLM_F_MULTI, NLM_F_REQUEST, NLMSG_MIN_TYPE, Netlink, Refused};
+use crate::protocol::Caller;
+use crate::stack::now;
+use abi::Result;
+use abi::errno::{EBADMSG, EINVAL, ENOENT, EPERM, ERESTART};
+use netfilter::attr::{Bag, Out};
+use netfilter::nft::{self, Message, Transaction, kind};
+use netfilter::{ct, xt};
+use vfs::Caps;
+
+const BATCH_BEGIN: u16 = 16;
+const BATCH_END: u16 = 17;
+const CONNTRACK: u8 = 1;
+const TABLES: u8 = 10;
+const COMPAT: u8 = 11;
+
+/// `struct nfgenmsg`.
+const GENMSG: usize = 4;
+
+/// A message's subsystem and what it is among those of it.
+fn parts(req: &Request<'_>) -> (u8, u8) {
+    ((req.kind >> 8) as u8, req.kind as u8)
+}
+
+/// What is behind `struct nfgenmsg`.
+fn attrs<'a>(req: &Request<'a>) -> Result<&'a [u8]> {
+    req.whole.get(HEADER + GENMSG..).ok_or(EINVAL)
+}
+
+fn message<'a>(req: &Request<'a>) -> Result<Message<'a>> {
+    Ok(Message {
+        kind: req.kind as u8,
+        flags: req.flags,
+        family: req.family(),
+        attrs: attrs(req)?,
+    })
+}
+
+/// Whether a message may ask for all of a kind.
+pub(super) fn may_dump(req: &Request<'_>) -> bool {
+    match parts(req) {
+        (TABLES, n) => matches!(
+            n,
+            kind::GETTABLE
+                | kind::GETCHAIN
+                | kind::GETRULE
+                | kind::GETRULE_RESET
+                | kind::GETSET
+                | kind::GETSETELEM
+                | kind::GETSETELEM_RESET
+                | kind::GETOBJ
+                | kind::GETOBJ_RESET
+                | kind::GETFLOWTABLE
+        ),
+        (CONNTRACK, n) => matches!(n, ct::GET | ct::GET_RESET | ct::STATS_CPU | ct::STATS),
+        _ => false,
+    }
+}
+
+/// Whether what was sent is a batch.
+pub(super) fn is_batch(data: &[u8]) -> bool {
+    data.get(4..6) == Some(&BATCH_BEGIN.to_le_bytes())
+}
+
+impl Netlink {
+    /// An answer: `struct nfgenmsg` and attributes.
+    fn told(
+        &self,
+        req: &Request<'_>,
+        port: u32,
+        (kind, family): (u16, u8),
+        flags: u16,
+        attrs: &[u8],
+    ) -> Vec<u8> {
+        // Readers see by it that what they read is of one moment.
+        let generation = self.common.ns.rules.rules().generation as u16;
+        Builder::new(kind, flags, req, port)
+            .bytes(&[family, 0])
+            .bytes(&generation.to_be_bytes())
+            .bytes(attrs)
+            .finish()
+    }
+
+    fn may(&self, who: &Caller<'_>) -> Result<()> {
+        if who.cred.has_in(&self.common.ns.user, Caps::NET_ADMIN) {
+            Ok(())
+        } else {
+            Err(EPERM)
+        }
+    }
+
+    /// The answers to a message that asks.
+    fn answers(&self, req: &Request<'_>, port: u32, all: bool) -> Result<Vec<Vec<u8>>> {
+        let flags = if all { NLM_F_MULTI } else { 0 };
+        let (subsystem, n) = parts(req);
+        let of = |kind: u8| u16::from(subsystem) << 8 | u16::from(kind);
+        let rules = &self.common.ns.rules;
+        match subsystem {
+            TABLES => {
+                let (m, asker) = (message(req)?, (port, ""));
+                let found = nft::ask(&rules.rules(), &m, all, now().0, asker)?;
+                let told =
+                    |a: &nft::Answer| self.told(req, port, (of(a.kind), a.family), flags, &a.attrs);
+                Ok(found.iter().map(told).collect())
+            }
+            CONNTRACK => {
+                let attrs = attrs(req)?;
+                let found = ct::ask(&rules.flows, n, req.family(), attrs, all, now().0)?;
+                let told =
+                    |a: &ct::Answer| self.told(req, port, (of(a.kind), a.family), flags, &a.attrs);
+                Ok(found.iter().map(told).collect())
+            }
+            COMPAT if n == 0 => {
+                let told = compat(attrs(req)?)?;
+                Ok(vec![self.told(
+                    req,
+                    port,
+                    (of(0), req.family()),
+                    flags,
+                    &told,
+                )])
+            }
+            _ => Err(EINVAL),
+        }
+    }
+
+    /// All of a kind.
+    pub(super) fn filter_dump(
+        &self,
+        who: &Caller<'_>,
+        req: &Request<'_>,
+        port: u32,
+    ) -> Result<Vec<Vec<u8>>> {
+        self.may(who)?;
+        self.answers(req, port, true)
+    }
+
+    /// Asks for one thing, or has connections forgotten.
+    pub(super) fn filter_request(
+        &self,
+        who: &Caller<'_>,
+        req: &Request<'_>,
+        port: u32,
+    ) -> core::result::Result<(), Refused> {
+        self.may(who)?;
+        for a in self.answers(req, port, false)? {
+            self.reply(a);
+        }
+        Ok(())
+    }
+
+    /// Does what a batch says, and tells of each message what its sender wants to know; of one that
+    /// cannot be, which it is.
+    pub(super) fn batch(&self, who: &Caller<'_>, data: &[u8], port: u32) {
+        let mut all = Messages(data);
+        let Some(begin) = all.next() else { return };
+        let mut said: Vec<Said<'_>> = Vec::new();
+        let done = self.run_batch(who, &begin, all, &mut said);
+        if let Err(e) = done {
+            // What was said of others holds no more.
+            said.retain(|(_, refused)| refused.is_some());
+            if said.is_empty() {
+                said.push((begin, Some(e.into())));
+            }
+        }
+        for (req, refused) in said {
+            self.status(&req, port, refused);
+        }
+    }
+
+    fn run_batch<'a>(
+        &self,
+        who: &Caller<'_>,
+        begin: &Request<'a>,
+        all: Messages<'a>,
+        said: &mut Vec<Said<'a>>,
+    ) -> Result<()> {
+        self.may(who)?;
+        let head = begin.body();
+        let subsystem = head.get(2..4).ok_or(EINVAL)?;
+        if subsystem != [0, TABLES] {
+            return Err(EINVAL);
+        }
+        let ns = &self.common.ns;
+        let change = ns.rules.change();
+        let old = change.rules();
+        // The generation that the sender has seen.
+        let seen = Bag::new(attrs(begin)?).be32(1)?;
+        if seen.is_some_and(|g| g != old.generation) {
+            // Another change has overtaken it: programs begin again.
+            return Err(ERESTART);
+        }
+        let mut t = Transaction::new(&old, now().0);
+        let (mut failed, mut ended) = (None, false);
+        for req in all {
+            if req.kind == BATCH_END {
+                ended = true;
+                break;
+            }
+            match one(&mut t, &req) {
+                Err(EBADMSG) => return Err(EBADMSG),
+                Err(e) => {
+                    failed = failed.or(Some(e));
+                    let at = t.blamed(req.whole);
+                    said.push((req, Some(Refused { at, ..e.into() })));
+                }
+                Ok(()) if req.flags & NLM_F_ACK != 0 => said.push((req, None)),
+                Ok(()) => {}
+            }
+        }
+        match failed {
+            Some(e) => Err(e),
+            // One that is cut off was to be tried only.
+            None if !ended => {
+                said.clear();
+                Ok(())
+            }
+            None => ns.commit_rules(&change, t.finish(), self.common.user.get()),
+        }
+    }
+}
+
+/// What is told of a message.
+type Said<'a> = (Request<'a>, Option<Refused>);
+
+/// One message of a batch.
+fn one(t: &mut Transaction, req: &Request<'_>) -> Result<()> {
+    let begins_again = req.kind == BATCH_BEGIN;
+    if begins_again {
+        return Err(EBADMSG);
+    }
+    let (subsystem, _) = parts(req);
+    let asked = req.flags & NLM_F_REQUEST != 0 && req.kind >= NLMSG_MIN_TYPE;
+    if !asked || subsystem != TABLES {
+        return Err(EINVAL);
+    }
+    t.apply(&message(req)?)
+}
+
+/// Whether a match or target of iptables is there in a revision (`nft_compat`).
+fn compat(attrs: &[u8]) -> Result<Vec<u8>> {
+    const LONGEST: usize = 32;
+    let b = Bag::new(attrs);
+    let name = b.need_text(1, LONGEST)?;
+    let (revision, kind) = (b.need32(2)?, b.need32(3)?);
+    let known = xt::revisions(name, kind == 1).ok_or(ENOENT)?;
+    if !known.contains(&revision) {
+        return Err(ENOENT);
+    }
+    let mut o = Out::default();
+    o.text(1, name);
+    o.be32(2, revision);
+    o.be32(3, kind);
+    Ok(o.0)
+}
+
+/// The messages of what was sent, one after the other.
+struct Messages<'a>(&'a [u8]);
+
+impl<'a> Iterator for Messages<'a> {
+    type Item = Request<'a>;
+
+    fn next(&mut self) -> Option<Request<'a>> {
+        let len = word(self.0, 0) as usize;
+        if len < HEADER || len > self.0.len() {
+            return None;
+        }
+        let whole = &self.0[..len];
+        self.0 = self.0.get(len.next_multiple_of(4)..).unwrap_or(&[]);
+        Some(Request {
+            kind: u16::from_le_bytes([whole[4], whole[5]]),
+            flags: u16::from_le_bytes([whole[6], whole[7]]),
+            seq: word(whole, 8),
+            whole,
+        })
+    }
+}

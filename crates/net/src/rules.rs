@@ -1,0 +1,104 @@
+//! Rules for packets (netfilter) in a namespace.
+//!
+//! The stack asks them ([`netstack`], `ip::rules`). While there are some, connections and datagrams
+//! between sockets of this host go by the stack's loopback device as packets, too, so that each hook
+//! sees them. A connection that was begun before is joined in memory as long as it lasts: rules
+//! do not see it.
+//!
+//! A namespace whose sockets are the host's or the broker's has no packets, and no rules.
+
+use crate::addr::Endpoint;
+use crate::interface::LO_INDEX;
+use crate::ns::NetNamespace;
+use crate::stack::{Stack, now, random};
+use abi::Result;
+use abi::errno::{ENOENT, ENOMEM};
+use netfilter::conntrack::{ONE, Tuple};
+use netfilter::table::Ruleset;
+use netstack::ip::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use vfs::ucounts::{Kind, Ucounts};
+
+impl NetNamespace {
+    /// Whether there may be rules here.
+    pub(crate) fn takes_rules(&self) -> bool {
+        !self.has_outside()
+    }
+
+    /// The stack, where what goes to this endpoint of this host is packets.
+    pub(crate) fn packets_to(&self, to: Endpoint) -> Option<&Arc<Stack>> {
+        let stack = self.stack().filter(|_| self.rules.is_on())?;
+        let inside = self.is_local(to.ip) && self.names_at(to).is_none();
+        inside.then_some(stack)
+    }
+
+    /// Takes in what passes inside as packets. Its caller holds no lock.
+    pub(crate) fn pass_inside(&self) {
+        if self.ruled.load(Ordering::Relaxed)
+            && let Some(s) = self.stack()
+        {
+            s.pass_inside();
+        }
+    }
+
+    /// Has other rules hold, which are `owner`'s memory from now on.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` where he may have no more; those of [`netfilter::engine::Change::commit`].
+    pub(crate) fn commit_rules(
+        self: &Arc<Self>,
+        change: &netfilter::engine::Change<'_>,
+        new: Ruleset,
+        owner: Option<&Arc<Ucounts>>,
+    ) -> Result<()> {
+        let flows = if new.tracks() {
+            self.rules.flows.most() * ONE
+        } else {
+            0
+        };
+        let bytes = (new.bytes() + flows) as u64;
+        let charge = match owner {
+            Some(u) => Some(u.charge(Kind::Kmem, bytes, u64::MAX).ok_or(ENOMEM)?),
+            None => None,
+        };
+        self.begin_rules();
+        change.commit(new)?;
+        *self.rules_memory.lock() = charge;
+        Ok(())
+    }
+
+    /// The stack has the loopback device from now on.
+    fn begin_rules(self: &Arc<Self>) {
+        if self.ruled.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let [a, b, ..] = random();
+        let seed = random();
+        let seed = seed.first_chunk().map_or(0, |s| u64::from_ne_bytes(*s));
+        self.rules
+            .flows
+            .set_seed(seed ^ u64::from(a) << 8 ^ u64::from(b));
+        let table = self.table.lock();
+        self.apply(&table);
+    }
+
+    /// Where a connection was to go that rules have sent to `local` (`SO_ORIGINAL_DST`).
+    pub(crate) fn original_destination(&self, local: Endpoint, peer: Endpoint) -> Result<Endpoint> {
+        let tuple = Tuple {
+            from: (local.ip, local.port),
+            to: (peer.ip, peer.port),
+            protocol: 6,
+        };
+        let (flow, _) = self.rules.flows.get(&tuple, now().0).ok_or(ENOENT)?;
+        let (ip, port) = flow.original.to;
+        Ok(Endpoint { ip, port })
+    }
+}
+
+/// Whether what goes by a path stays on this host. (What rules send elsewhere is asked for again:
+/// `Ports::permits`.)
+pub(crate) fn stays(path: &Path) -> bool {
+    path.index == LO_INDEX as u32
+}
