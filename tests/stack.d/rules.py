@@ -312,7 +312,11 @@ table inet t {
 
 def leaves_outside():
     s = [answering(OUT4, 7000), answering(OUT4, 7001), answering(OUT6, 7000, six=True)]
+    u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    u.settimeout(20)
+    u.bind(("", 6700))
     step()
+    T("to all", u.recvfrom, 9)
     for t in s:
         t.join()
     step()
@@ -337,6 +341,10 @@ table inet t {
 }
 """)
     step()
+    b = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    b.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+    b.bind(("", 6701))
+    T("to all", b.sendto, b"all", ("255.255.255.255", 6700))
     ask("192.0.2.1", 80)
     ask(OUT4, 7001)
     ask("2001:db8::1", 80)
@@ -430,6 +438,12 @@ ask("{OUT4}", 7000)
 ask("{OUT4}", 7)
 ask("{OUT4}", 9)
 ask("{OUT4}", 10)
+u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+u.settimeout(3)
+u.connect(("{OUT4}", 9999))
+u.send(b"x")
+try: u.recv(9)
+except OSError as e: print("datagram", errno.errorcode.get(e.errno, e))
 print("ping", subprocess.run(["ping", "-c", "1", "-W", "2", "{OUT4}"], capture_output=True).returncode)
 """)
     for l in asks.communicate()[0].splitlines():

@@ -53,8 +53,10 @@ impl NetNamespace {
         new: Ruleset,
         owner: Option<&Arc<Ucounts>>,
     ) -> Result<()> {
-        let flows = if new.tracks() {
-            self.rules.flows.most() * ONE
+        // (Those that there are stay known when no rule asks for them any more.)
+        let known = &self.rules.flows;
+        let flows = if new.tracks() || known.count() > 0 {
+            known.most() * ONE
         } else {
             0
         };

@@ -164,6 +164,8 @@ struct State {
     /// From when on datagrams in both directions are a stream.
     streams: u64,
     counters: [(u64, u64); 2],
+    /// When who began it was heard last.
+    heard: u64,
     translation: Translation,
 }
 
@@ -259,6 +261,14 @@ impl Flow {
             None => (a.0 + b.0, a.1 + b.1),
         }
     }
+    /// Whether who began it has spoken lately, where that tells: an end of a connection that has gone
+    /// says so, one of datagrams does not.
+    #[must_use]
+    pub fn has_spoken(&self, now: u64) -> bool {
+        const LATELY: u64 = 180 * SECOND;
+        let heard = self.state.lock().heard;
+        self.original.protocol == TCP || now.saturating_sub(heard) < LATELY
+    }
     /// Whether it is translated.
     #[must_use]
     pub fn is_translated(&self) -> bool {
@@ -293,8 +303,11 @@ impl Flow {
             UDP | ICMP | ICMPV6 => Some(30),
             _ => Some(Phase::None.seconds()),
         };
-        if d == Direction::Reply {
-            s.status |= SEEN_REPLY;
+        match d {
+            // (By a device of a program's, anybody may have his name.)
+            Direction::Original if p.input.is_some_and(|d| d.guarded) => s.heard = p.now,
+            Direction::Original => {}
+            Direction::Reply => s.status |= SEEN_REPLY,
         }
         if let Some(seconds) = seconds {
             let c = &mut s.counters[d as usize];
@@ -534,6 +547,7 @@ impl Flows {
                 expires: 0,
                 streams: p.now.saturating_add(2 * SECOND),
                 counters: [(0, 0); 2],
+                heard: p.now,
                 translation: Translation::default(),
             }),
         };
@@ -561,8 +575,8 @@ impl Flows {
         let quoted = body.get(8..).filter(|_| is_error)?;
         let (from, to, protocol, at) = parse(quoted)?;
         let tuple = Tuple::of(from, to, protocol, quoted.get(at?..)?)?;
-        let (flow, d) = self.find(&tuple, p.now)?;
-        Some((flow, d.other()))
+        // The packet may look otherwise than its connection's first: answers to it do not.
+        self.find(&tuple.inverse(), p.now)
     }
 
     fn find(&self, tuple: &Tuple, now: u64) -> Option<(Arc<Flow>, Direction)> {

@@ -180,14 +180,6 @@ impl Table {
         self.chains.get(&handle).map_or("", |c| &c.name)
     }
 
-    /// The chains that verdicts of a rule lead to, those in its maps included.
-    pub fn targets(&self, rule: &Rule, to: &mut Vec<u64>) {
-        to.extend(rule.verdicts().filter_map(Verdict::chain));
-        for set in rule.sets().filter_map(|s| self.sets.get(&s)) {
-            to.extend(set_targets(set));
-        }
-    }
-
     /// A rule is there: what it leads to and asks is used.
     pub fn link(&mut self, rule: &Rule) {
         for to in rule.verdicts().filter_map(Verdict::chain) {

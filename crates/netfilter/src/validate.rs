@@ -1,16 +1,16 @@
 //! What is looked at before a set of rules holds: circles, depth, cost, and whether expressions are
 //! where they may be. All of it in time that grows with the rules, not with the ways through them.
 
-use crate::expr::Expr;
+use crate::expr::{Expr, Verdict};
 use crate::table::{ChainType, Ruleset, Table};
 use abi::Result;
 use abi::errno::{E2BIG, EMLINK, EOPNOTSUPP};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// How deep chains may lead to chains (`NFT_JUMP_STACK_SIZE`).
 pub const DEEPEST: usize = 16;
-/// How many steps a packet may take through the chains of a hook: a step is a rule, or so many elements
-/// of a set that are looked at one by one. (Linux bounds depth alone, so that sixteen chains with a
+/// How many steps a packet may take through the chains of a hook: a step is an expression (a look at
+/// routes is many), or so many elements of a set that are looked at one by one. (Linux bounds depth alone, so that sixteen chains with a
 /// hundred jumps each keep a processor busy for ever.)
 pub const MOST_STEPS: u64 = 1 << 16;
 /// The most base chains of a namespace.
@@ -58,11 +58,12 @@ fn order(t: &Table) -> Result<Vec<u64>> {
     }
     let mut seen: HashMap<u64, Seen> = HashMap::new();
     let mut order = Vec::with_capacity(t.chains.len());
+    let mut maps = Maps::default();
     for first in t.chains.keys() {
         if seen.contains_key(first) {
             continue;
         }
-        let mut stack = vec![(*first, targets(t, *first), 0)];
+        let mut stack = vec![(*first, maps.targets(t, *first), 0)];
         seen.insert(*first, Seen::Entered);
         while let Some((chain, to, at)) = stack.last_mut() {
             let Some(next) = to.get(*at).copied() else {
@@ -78,7 +79,7 @@ fn order(t: &Table) -> Result<Vec<u64>> {
                 Some(Seen::Left) => {}
                 None => {
                     seen.insert(next, Seen::Entered);
-                    stack.push((next, targets(t, next), 0));
+                    stack.push((next, maps.targets(t, next), 0));
                 }
             }
         }
@@ -86,17 +87,35 @@ fn order(t: &Table) -> Result<Vec<u64>> {
     Ok(order)
 }
 
-/// Where a chain leads, each once.
-fn targets(t: &Table, chain: u64) -> Vec<u64> {
-    let mut to = Vec::new();
-    if let Some(c) = t.chains.get(&chain) {
-        for r in &c.rules {
-            t.targets(r, &mut to);
+/// Where the maps of a table lead, each looked at once.
+#[derive(Default)]
+struct Maps(HashMap<u64, Vec<u64>>);
+
+impl Maps {
+    /// Where a chain leads, each once.
+    fn targets(&mut self, t: &Table, chain: u64) -> Vec<u64> {
+        let Some(c) = t.chains.get(&chain) else {
+            return Vec::new();
+        };
+        let verdicts = c.rules.iter().flat_map(|r| r.verdicts());
+        let mut to: Vec<u64> = verdicts.filter_map(Verdict::chain).collect();
+        let sets: HashSet<u64> = c.rules.iter().flat_map(|r| r.sets()).collect();
+        for (id, set) in sets.iter().filter_map(|id| Some((*id, t.sets.get(id)?))) {
+            let of_set = self
+                .0
+                .entry(id)
+                .or_insert_with(|| once(crate::table::set_targets(set)));
+            to.extend_from_slice(of_set);
         }
+        once(to.into_iter())
     }
-    to.sort_unstable();
-    to.dedup();
-    to
+}
+
+fn once(all: impl Iterator<Item = u64>) -> Vec<u64> {
+    let all: HashSet<u64> = all.collect();
+    let mut all: Vec<u64> = all.into_iter().collect();
+    all.sort_unstable();
+    all
 }
 
 /// Of each chain how deep it leads, and how many steps a packet takes in it at most.
@@ -110,7 +129,8 @@ fn costs(t: &Table, order: &[u64]) -> Result<HashMap<u64, (usize, u64)>> {
         };
         let (mut depth, mut steps) = (0, 0u64);
         for r in &c.rules {
-            steps = steps.saturating_add(1);
+            let own: u64 = r.exprs.iter().map(Expr::steps).sum();
+            steps = steps.saturating_add(own.max(1));
             let mut add = |(d, s): (usize, u64)| {
                 depth = depth.max(d);
                 steps = steps.saturating_add(s);
@@ -141,6 +161,7 @@ fn costs(t: &Table, order: &[u64]) -> Result<HashMap<u64, (usize, u64)>> {
 /// Whether all expressions are in chains that they may be in, by all ways that lead there.
 fn places(t: &Table, order: &[u64]) -> Result<()> {
     let mut all: HashMap<u64, Places> = HashMap::new();
+    let mut maps = Maps::default();
     for handle in order.iter().rev() {
         let Some(c) = t.chains.get(handle) else {
             continue;
@@ -155,7 +176,7 @@ fn places(t: &Table, order: &[u64]) -> Result<()> {
                 return Err(EOPNOTSUPP);
             }
         }
-        for to in targets(t, *handle) {
+        for to in maps.targets(t, *handle) {
             *all.entry(to).or_default() |= here;
         }
     }

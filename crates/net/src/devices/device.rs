@@ -20,6 +20,7 @@ use parking_lot::{Mutex, RwLock};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 use vfs::ucounts::{Charge, Kind as Counted, Ucounts};
 
 /// Frames and bytes that wait (`net.core.netdev_max_backlog`).
@@ -32,6 +33,8 @@ const DEVICE: u64 = 8 << 10;
 /// Frames and bytes of one turn.
 const TURN: usize = 64;
 const TURN_BYTES: usize = 512 << 10;
+/// A turn ends behind the frame that takes longer: rules are programs'.
+const TURN_TIME: Duration = Duration::from_millis(1);
 const ETHERNET_HEADER: usize = 14;
 
 /// What a device does with frames.
@@ -299,7 +302,7 @@ impl Job for Device {
             if place.up {
                 self.receive(&place, now, &meta, frame);
             }
-            if bytes > TURN_BYTES {
+            if bytes > TURN_BYTES || crate::stack::now().since(now) > TURN_TIME {
                 break;
             }
         }

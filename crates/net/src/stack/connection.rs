@@ -452,10 +452,7 @@ impl Remote {
             ErrorKind::PacketTooBig(mtu) => {
                 if s.engine.is_outstanding(seq) {
                     self.stack.ip.path_mtu_learnt(t, self.pair.remote.ip(), mtu);
-                    if let Ok(p) = self
-                        .stack
-                        .path(self.pair.remote.ip(), Some(self.pair.local.ip()))
-                    {
+                    if let Ok(p) = self.stack.path_again(&self.common, self.pair, &s.path) {
                         s.path = p;
                     }
                     s.engine.path_mtu(super::options::mss(&s.path, self.pair));

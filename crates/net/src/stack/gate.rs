@@ -214,6 +214,12 @@ impl Gate {
         Ok(())
     }
 
+    /// Whether nothing may be sent there, not even an answer.
+    pub fn denies(&self, to: To) -> bool {
+        let mut s = self.state.lock();
+        s.guard.denies(to.protocol, to.ip, to.port, seconds())
+    }
+
     /// `EACCES` where no rule lets it, which is told.
     fn ask(&self, protocol: Protocol, to: Endpoint) -> Result<()> {
         let refusal = {

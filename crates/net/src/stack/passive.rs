@@ -9,8 +9,8 @@ use super::table::Late;
 use super::{Stack, endpoint, now, options};
 use crate::addr::Endpoint;
 use crate::inet::InetOptions;
-use crate::interface::LO_INDEX;
 use crate::ns::NetNamespace;
+use crate::rules::stays;
 use crate::tcp::{Begin, Listener};
 use netstack::ip::{Cast, Info, Pair, Path, Taken};
 use netstack::tcp::{Config, Connection, Flags, Header, Segment, Seq, TimeWaitAnswer};
@@ -85,17 +85,12 @@ impl Stack {
         }
         // Somebody on a device that programs made may go by another name's: routes change, and then
         // what is sent to him leaves.
-        let inside = info.device == LO_INDEX as u32;
         // (Whoever came by a device that programs made has what address they like.)
         let named = if !self.ports.is_taken(info.device) || info.renamed {
             Named::ByPrograms
         } else {
             Named::ByOthers
         };
-        let ruled = self.gate.is_on() && named == Named::ByPrograms && !inside;
-        if ruled && self.gate.connect(endpoint(pair.remote)).is_err() {
-            return Taken::Yes;
-        }
         let fits = |l: &Listener| l.takes_from(info.device as i32);
         let Some(l) = ns.tcp.lookup(endpoint(pair.local), fits) else {
             return Taken::No;
@@ -105,6 +100,10 @@ impl Stack {
             return Taken::Yes;
         };
         if self.leads_out(&path, info) {
+            return Taken::Yes;
+        }
+        let ruled = self.gate.is_on() && named == Named::ByPrograms && !stays(&path);
+        if ruled && self.gate.connect(endpoint(pair.remote)).is_err() {
             return Taken::Yes;
         }
         if flags == Flags::ACK {

@@ -30,7 +30,13 @@ impl Stack {
         path.map_err(NoRoute::errno)
     }
 
-    fn path_inside(&self, to: IpAddr, from: IpAddr) -> Result<Path> {
+    /// The way of a connection, as it is now. What began inside stays there: nobody has asked whether
+    /// it may leave.
+    pub fn path_again(&self, common: &Common, pair: Pair, old: &Path) -> Result<Path> {
+        let (to, from) = (pair.remote.ip(), pair.local.ip());
+        if !stays(old) {
+            return self.path_for(common, to, from);
+        }
         let path = self.ip.path(to, Some(from), Some(LO_INDEX as u32));
         path.map_err(NoRoute::errno)
     }
@@ -51,13 +57,7 @@ impl Stack {
         now: Instant,
     ) {
         if !self.holds(path, || now) {
-            // What began inside stays there: nobody has asked whether it may leave.
-            let found = if stays(path) {
-                self.path_inside(pair.remote.ip(), pair.local.ip())
-            } else {
-                self.path_for(common, pair.remote.ip(), pair.local.ip())
-            };
-            match found {
+            match self.path_again(common, pair, path) {
                 Ok(new) => {
                     *path = new;
                     engine.path_mtu(options::mss(path, pair));

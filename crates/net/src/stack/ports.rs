@@ -118,6 +118,10 @@ impl Link for Ports {
         }
     }
 
+    fn denies(&self, packet: &[u8]) -> bool {
+        self.gate.is_on() && egress::packet::of_whole(packet).is_none_or(|to| self.gate.denies(to))
+    }
+
     fn permits(&self, packet: &[u8]) -> bool {
         if !self.gate.is_on() {
             return true;

@@ -362,6 +362,16 @@ pub fn read_all(scope: &Scope<'_>, list: &[u8]) -> Result<Vec<Expr>> {
 }
 
 impl Expr {
+    /// What it costs beside others.
+    pub(crate) fn steps(&self) -> u64 {
+        match self {
+            // It looks at addresses and routes.
+            Expr::Fib(_) => 16,
+            Expr::Match(_) | Expr::Target(_) => 4,
+            _ => 1,
+        }
+    }
+
     /// Reads `NFTA_EXPR_*`.
     pub fn read(scope: &Scope<'_>, one: &[u8]) -> Result<Expr> {
         let b = Bag::new(one);

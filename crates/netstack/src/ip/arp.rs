@@ -36,8 +36,8 @@ impl Ip {
             return;
         }
         let (sender, target) = (IpAddr::V4(from), IpAddr::V4(to));
-        let for_us = at.table.is_local(target);
-        if at.table.is_local(sender) {
+        let for_us = at.table.is_own(target, at.dev);
+        if at.table.is_own(sender, at.dev) {
             // Somebody claims an address of ours: say whose it is.
             return self.defend(at, from);
         }

@@ -160,7 +160,8 @@ impl Ip {
 
     /// The way of what this host answers by itself to a packet's sender, from that address.
     ///
-    /// There is none from a device that programs made, or the loopback one, to one that is guarded
+    /// There is none from a device that programs made, or the loopback one, to one that is guarded, nor
+    /// to somebody of whom rules say that he sent it
     /// ([`Forwards::guarded`](crate::setup::Forwards)): answers repeat what a packet says, and its
     /// source is whatever the program wrote.
     pub(super) fn path_back(
@@ -173,7 +174,8 @@ impl Ip {
         let is_near = is_link_local(d.from) || d.from.is_multicast();
         let only = is_near.then_some(at.dev.index);
         let path = self.path(d.from, from, only).ok()?;
-        let leaves = at.table.is_guarded(path.index) && !at.table.is_guarded(at.dev.index);
+        let strange = d.renamed || !at.table.is_guarded(at.dev.index);
+        let leaves = at.table.is_guarded(path.index) && strange;
         (!leaves).then_some(path)
     }
 

@@ -65,7 +65,8 @@ impl Ip {
         };
         let dev = at.table.by_index(path.index).filter(|dev| dev.is_up());
         // What rules let leave by a guarded one is looked at there.
-        let may = |dev: &&Arc<Dev>| self.rules.is_on() || !at.table.is_guarded(dev.index);
+        let ruled = self.rules.is_on();
+        let may = |dev: &&Arc<Dev>| ruled || !at.table.is_guarded(dev.index);
         let Some(dev) = dev.filter(may) else {
             return self.refuse(at, d, Cause::Prohibited);
         };
@@ -95,7 +96,7 @@ impl Ip {
         } else {
             header[7] -= 1;
         }
-        if self.rules.is_on() {
+        if ruled {
             let b = [header, &d.packet[header.len()..]].concat();
             if self.forward_by_rules(at, d, (&path, dev), b) != Sent::Yes {
                 discard();

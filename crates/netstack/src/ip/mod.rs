@@ -309,7 +309,7 @@ impl Ip {
                 self.reassembly_expired(now, e);
             }
         }
-        self.pass_inside(now, upper);
+        self.pass_some(now, rules::TIMERS_TURN, upper);
         for dev in &table.devices {
             if dev.link.due.take(now) {
                 self.device_timer(now, &table, dev, upper);

@@ -46,6 +46,8 @@ use std::time::Duration;
 const MOST_FRAMES: usize = 1000;
 const MOST_BYTES: usize = 4 << 20;
 const TURN: usize = 64;
+/// The same of a turn of the timer, which may be others', too.
+pub(super) const TIMERS_TURN: usize = 8;
 /// When the timer takes what nobody has taken.
 const LATE: Duration = Duration::from_micros(500);
 /// `ARPHRD_ETHER`, `ARPHRD_LOOPBACK`.
@@ -304,7 +306,11 @@ impl Ip {
     /// Takes a few packets in that stay on this host. Its caller holds no lock, and then looks at
     /// [`Ip::deadline`], as after a call that sends.
     pub fn pass_inside(&self, now: Instant, upper: &dyn Upper) {
-        let mut left = TURN;
+        self.pass_some(now, TURN, upper);
+    }
+
+    pub(super) fn pass_some(&self, now: Instant, most: usize, upper: &dyn Upper) {
+        let mut left = most;
         while left > 0 && self.inside.due.get().is_some() {
             // Whoever has it looks again when he has let go.
             let Some(passing) = self.inside.passing.try_lock() else {
@@ -403,7 +409,7 @@ impl Ip {
                 }
             }
         }
-        if at.table.is_guarded(dev.index) && !self.may_leave(at.table, dev, &b, &track) {
+        if at.table.is_guarded(dev.index) && !self.may_leave((at.now, at.table), dev, &b, &track) {
             self.refuse(at, d, Cause::Prohibited);
             return Sent::Yes;
         }
@@ -416,15 +422,23 @@ impl Ip {
 
     /// Whether what somebody else sent leaves by a guarded device: as this host's own, to who has
     /// begun to speak or where packets of this host may go.
-    fn may_leave(&self, table: &Table, dev: &Dev, b: &[u8], track: &Meta) -> bool {
+    fn may_leave(
+        &self,
+        (now, table): (Instant, &Table),
+        dev: &Dev,
+        b: &[u8],
+        track: &Meta,
+    ) -> bool {
         let Ok((from, to)) = ends(b) else {
             return false;
         };
         // (Who sends an error says himself whom it is for.)
         let answers = || {
-            let flow = track.track.flow();
-            let begun_by = flow.filter(|f| f.from_outside).map(|f| f.original.from.0);
-            track.track.direction() == Direction::Reply && begun_by == Some(to)
+            let flow = track.track.flow().filter(|f| f.from_outside);
+            let begun_by = flow.map(|f| f.original.from.0);
+            let lately = flow.is_some_and(|f| f.has_spoken(now.0));
+            let is_reply = track.track.direction() == Direction::Reply;
+            is_reply && begun_by == Some(to) && lately && !self.link.denies(b)
         };
         table.is_own(from, dev) && (answers() || self.link.permits(b))
     }
@@ -530,9 +544,12 @@ impl Datagram {
     fn rewritten(self, r: &Rewrite, sum: Checksum) -> Option<Datagram> {
         let mut b = self.packet.to_vec();
         apply(&mut b, r, sum)?;
+        // The port that it is said to come from; of an echo its number is no port.
+        let port = |b: &[u8]| b.get(self.header..self.header + 2).map(<[u8]>::to_vec);
+        let other_port = port(&b) != port(&self.packet);
         let (from, to) = ends(&b).ok()?;
         Some(Datagram {
-            renamed: self.renamed || from != self.from,
+            renamed: self.renamed || from != self.from || other_port,
             from,
             to,
             packet: b.into(),

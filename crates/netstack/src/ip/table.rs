@@ -79,10 +79,12 @@ impl Table {
     }
 
     /// Whether an address is this host's where a packet comes or goes by this device: of another
-    /// one's, too (the weak model), but for those of one link.
+    /// one's, too (the weak model), but for those of one link and of the loopback device.
     pub(crate) fn is_own(&self, ip: IpAddr, device: &Dev) -> bool {
         if is_link_local(ip) {
             device.has(ip)
+        } else if ip.is_loopback() {
+            device.is_loopback()
         } else {
             self.is_local(ip)
         }
@@ -170,6 +172,9 @@ impl Table {
         if by.map_or_else(|| self.is_local(to), |d| self.is_own(to, d)) {
             return Err(NoRoute::Local);
         }
+        if by.is_some_and(|d| d.is_loopback()) {
+            return Err(NoRoute::Network);
+        }
         if !can_be_reached(to) {
             return Err(NoRoute::Network);
         }
@@ -223,7 +228,10 @@ impl Table {
     fn first_device(&self, to: IpAddr) -> Option<&Arc<Dev>> {
         let of_family =
             |d: &&Arc<Dev>| d.is_up() && d.addresses.iter().any(|a| a.ip.is_ipv4() == to.is_ipv4());
-        let up = || self.devices.iter().filter(|d| d.is_up());
+        let up = || {
+            let all = self.devices.iter();
+            all.filter(|d| d.is_up() && !d.is_loopback())
+        };
         up().find(of_family).or_else(|| up().next())
     }
 

@@ -97,6 +97,10 @@ pub trait Link: Send + Sync {
     fn permits(&self, _packet: &[u8]) -> bool {
         true
     }
+    /// Whether it forbids this packet whatever came before: that it answers one does not help.
+    fn denies(&self, _packet: &[u8]) -> bool {
+        false
+    }
 }
 
 /// To how many a packet was sent.
