@@ -100,6 +100,8 @@ def words_inside():
     tool("nft", "create", "table", "t")
     tool("nft", "add", "chain", "t", "c", "{ type filter hook input priority 0; policy drop; }")
     tool("nft", "add", "chain", "t", "u")
+    tool("nft", "-e", "-a", "add", "rule", "t", "c", "udp", "dport", "53", "accept")
+    tool("nft", "-e", "-a", "add", "chain", "t", "echoed")
     tool("nft", "add", "rule", "t", "c", "tcp", "dport", "{ 22, 80-90 }", "accept")
     tool("nft", "add", "rule", "t", "c", "ip", "saddr", "10.0.0.0/8", "counter", "jump", "u")
     tool("nft", "add", "rule", "t", "u", "meta", "mark", "set", "0x2a")
@@ -141,6 +143,11 @@ def words_inside():
     tool("iptables", "-t", "nat", "-A", "PREROUTING", "-m", "addrtype", "--dst-type", "LOCAL", "-p", "tcp", "--dport", "8080", "-j", "DNAT", "--to-destination", "172.17.0.2:80")
     tool("iptables", "-t", "mangle", "-A", "OUTPUT", "-p", "udp", "-j", "MARK", "--set-mark", "7")
     tool("iptables", "-X", "OWN")
+    tool("iptables", "-N", "FULL")
+    tool("iptables", "-A", "FULL", "-j", "RETURN")
+    tool("iptables", "-X", "FULL")
+    tool("iptables", "-F", "FULL")
+    tool("iptables", "-X", "FULL")
     tool("iptables", "-D", "INPUT", "9")
     tool("iptables", "-C", "INPUT", "-s", "10.0.0.0/8", "-i", "lo", "-j", "OWN")
     tool("iptables", "-C", "INPUT", "-s", "11.0.0.0/8", "-j", "OWN")
@@ -316,9 +323,9 @@ def leaves_outside():
     u.settimeout(20)
     u.bind(("", 6700))
     step()
-    T("to all", u.recvfrom, 9)
     for t in s:
         t.join()
+    T("to all", u.recvfrom, 9)
     step()
 
 
@@ -415,6 +422,9 @@ def on_inside():
     tool("iptables", "-t", "nat", "-A", "PREROUTING", "-p", "tcp", "--dport", "8080", "-m", "addrtype", "--dst-type", "LOCAL", "-j", "DNAT", "--to-destination", "172.30.0.2:80")
     tool("iptables", "-t", "nat", "-A", "PREROUTING", "-p", "udp", "--dport", "5000", "-j", "DNAT", "--to-destination", "172.30.0.2")
     tool("iptables", "-t", "nat", "-A", "OUTPUT", "-p", "tcp", "--dport", "8080", "-j", "DNAT", "--to-destination", "172.30.0.2:80")
+    # A service's address, behind which is this host itself.
+    tool("iptables", "-t", "nat", "-A", "PREROUTING", "-i", "v0", "-d", "10.96.0.1", "-p", "tcp", "--dport", "443", "-j", "DNAT", "--to-destination", "10.77.0.2:6443")
+    service = answering("10.77.0.2", 6443)
     serves = other.python("""
 import socket
 s = socket.socket(); s.setsockopt(1, 2, 1); s.bind(("", 80)); s.listen()
@@ -435,6 +445,7 @@ def ask(address, port):
     except OSError as e: print(port, errno.errorcode.get(e.errno, e))
 ask("{OUT4}", 7000)
 ask("{OUT4}", 7000)
+ask("10.96.0.1", 443)
 ask("{OUT4}", 7)
 ask("{OUT4}", 9)
 ask("{OUT4}", 10)
@@ -448,6 +459,7 @@ print("ping", subprocess.run(["ping", "-c", "1", "-W", "2", "{OUT4}"], capture_o
 """)
     for l in asks.communicate()[0].splitlines():
         say("behind", l)
+    service.join()
     step()
     for l in serves.communicate()[0].splitlines():
         say("behind", l)

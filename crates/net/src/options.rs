@@ -165,6 +165,14 @@ impl Common {
         if let Some(u) = from.user.get() {
             let _ = c.user.set(u.clone());
         }
+        if let Some(who) = from
+            .creator
+            .get()
+            .filter(|_| crate::addr::is_inet(c.family))
+        {
+            let _ = c.creator.set(*who);
+        }
+        c.mark.store(from.mark(), Ordering::Relaxed);
         c.rcvlowat
             .store(from.rcvlowat.load(Ordering::Relaxed), Ordering::Relaxed);
         c

@@ -13,7 +13,7 @@ use crate::ns::NetNamespace;
 use crate::stack::{Stack, now, random};
 use abi::Result;
 use abi::errno::{ENOENT, ENOMEM};
-use netfilter::conntrack::{ONE, Tuple};
+use netfilter::conntrack::{MOST_OF_ALL, ONE, Tuple};
 use netfilter::table::Ruleset;
 use netstack::ip::Path;
 use std::sync::Arc;
@@ -22,7 +22,8 @@ use vfs::ucounts::{Kind, Ucounts};
 
 impl NetNamespace {
     /// Whether there may be rules here.
-    pub(crate) fn takes_rules(&self) -> bool {
+    #[must_use]
+    pub fn takes_rules(&self) -> bool {
         !self.has_outside()
     }
 
@@ -68,6 +69,34 @@ impl NetNamespace {
         self.begin_rules();
         change.commit(new)?;
         *self.rules_memory.lock() = charge;
+        Ok(())
+    }
+
+    /// How many connections are known to rules, and how many may be (`net.netfilter.nf_conntrack_max`).
+    #[must_use]
+    pub fn known_connections(&self) -> (usize, usize) {
+        (self.rules.flows.count(), self.rules.flows.most())
+    }
+
+    /// So many may be known; 0, or more than there may be at all: the most.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` where whoever made the rules may have no more memory.
+    pub fn set_most_known_connections(&self, most: usize) -> Result<()> {
+        let flows = &self.rules.flows;
+        let asked = if most == 0 {
+            MOST_OF_ALL
+        } else {
+            most.min(MOST_OF_ALL)
+        };
+        let more = asked.saturating_sub(flows.most()) * ONE;
+        if let Some(c) = &mut *self.rules_memory.lock()
+            && !c.grow(more as u64, u64::MAX)
+        {
+            return Err(ENOMEM);
+        }
+        flows.set_most(asked);
         Ok(())
     }
 

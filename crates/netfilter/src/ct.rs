@@ -156,8 +156,14 @@ pub fn ask(
             flows.forget(|other| std::ptr::eq(other, &*f));
             Ok(Vec::new())
         }
+        // By status, zones and the like nothing is found here.
+        DELETE if b.has(3) || b.has(18) || b.has(25) => Err(EOPNOTSUPP),
         DELETE => {
-            flows.forget(|f| of == 0 || family(f) == of);
+            let mark = b.be32(8)?;
+            let mask = b.be32(21)?.unwrap_or(u32::MAX);
+            flows.forget(|f| {
+                (of == 0 || family(f) == of) && mark.is_none_or(|m| f.mark() & mask == m)
+            });
             Ok(Vec::new())
         }
         STATS => {

@@ -71,6 +71,15 @@ impl Change<'_> {
         self.engine.rules()
     }
 
+    /// Whether other rules could hold.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Change::commit`].
+    pub fn check(&self, new: &Ruleset) -> Result<()> {
+        validate::all(new)
+    }
+
     /// Has other rules hold, if they can.
     ///
     /// # Errors

@@ -248,10 +248,14 @@ pub fn rewritten(p: &Packet<'_>, track: &Track, manip: Manip) -> Option<Rewrite>
         return related(p, &target, manip);
     }
     let now = Tuple::of_packet(p)?;
-    let (from, to) = match manip {
+    let (mut from, to) = match manip {
         Manip::Source => (target.from, now.to),
         Manip::Destination => (now.from, target.to),
     };
+    // An echo has one number, whichever end is translated.
+    if matches!(p.protocol, ICMP | ICMPV6) {
+        from.1 = target.from.1;
+    }
     Some(Rewrite {
         from,
         to,
@@ -282,6 +286,9 @@ fn related(p: &Packet<'_>, target: &Tuple, manip: Manip) -> Option<Rewrite> {
             inner_from = target.to;
             outer_to = target.to.0;
         }
+    }
+    if matches!(protocol, ICMP | ICMPV6) {
+        inner_from.1 = target.from.1;
     }
     Some(Rewrite {
         from: (outer_from, 0),

@@ -273,11 +273,13 @@ impl Set {
         self.elements.iter().filter(move |(_, e)| e.lives(now))
     }
 
-    /// Forgets those that have ended.
-    pub fn sweep(&mut self, now: u64) {
-        if self.is(TIMEOUT) {
-            self.elements.retain(|_, e| e.lives(now));
-        }
+    /// Forgets those that have ended, and gives them.
+    pub fn sweep(&mut self, now: u64) -> Vec<Element> {
+        let over = self.elements.iter().filter(|(_, e)| !e.lives(now));
+        let keys: Vec<Key> = over.map(|(k, _)| k.clone()).collect();
+        keys.iter()
+            .filter_map(|k| self.elements.remove(k))
+            .collect()
     }
 
     /// About how much memory it takes.

@@ -21,6 +21,7 @@ const CONNTRACK: u8 = 1;
 const TABLES: u8 = 10;
 const COMPAT: u8 = 11;
 
+const NLM_F_ECHO: u16 = 8;
 /// `struct nfgenmsg`.
 const GENMSG: usize = 4;
 
@@ -162,13 +163,12 @@ impl Netlink {
         let mut all = Messages(data);
         let Some(begin) = all.next() else { return };
         let mut said: Vec<Said<'_>> = Vec::new();
-        let done = self.run_batch(who, &begin, all, &mut said);
-        if let Err(e) = done {
-            // What was said of others holds no more.
-            said.retain(|(_, refused)| refused.is_some());
-            if said.is_empty() {
-                said.push((begin, Some(e.into())));
-            }
+        let done = self.run_batch(who, &begin, all, &mut said, port);
+        // What cannot hold as a whole is nobody's fault alone.
+        if let Err(e) = done
+            && said.iter().all(|(_, refused)| refused.is_none())
+        {
+            said.insert(0, (begin, Some(e.into())));
         }
         for (req, refused) in said {
             self.status(&req, port, refused);
@@ -181,6 +181,7 @@ impl Netlink {
         begin: &Request<'a>,
         all: Messages<'a>,
         said: &mut Vec<Said<'a>>,
+        port: u32,
     ) -> Result<()> {
         self.may(who)?;
         let head = begin.body();
@@ -198,7 +199,7 @@ impl Netlink {
             return Err(ERESTART);
         }
         let mut t = Transaction::new(&old, now().0);
-        let (mut failed, mut ended) = (None, false);
+        let (mut failed, mut ended, mut echoes) = (None, false, Vec::new());
         for req in all {
             if req.kind == BATCH_END {
                 ended = true;
@@ -211,19 +212,58 @@ impl Netlink {
                     let at = t.blamed(req.whole);
                     said.push((req, Some(Refused { at, ..e.into() })));
                 }
-                Ok(()) if req.flags & NLM_F_ACK != 0 => said.push((req, None)),
-                Ok(()) => {}
+                Ok(()) => {
+                    if req.flags & NLM_F_ECHO != 0 {
+                        echoes.push((req, t.made()));
+                    }
+                    if req.flags & NLM_F_ACK != 0 {
+                        said.push((req, None));
+                    }
+                }
             }
         }
         match failed {
             Some(e) => Err(e),
             // One that is cut off was to be tried only.
-            None if !ended => {
-                said.clear();
+            None if !ended => change.check(&t.finish()),
+            None => {
+                ns.commit_rules(&change, t.finish(), self.common.user.get())?;
+                for (req, made) in echoes {
+                    self.echo(&req, made, port)?;
+                }
                 Ok(())
             }
-            None => ns.commit_rules(&change, t.finish(), self.common.user.get()),
         }
+    }
+
+    /// Tells the sender of a message what it has made, with the names and numbers that it has got.
+    fn echo(&self, req: &Request<'_>, made: Option<u64>, port: u32) -> Result<()> {
+        let m = message(req)?;
+        let mut rule = Out::default();
+        let (kind, attrs) = match m.kind {
+            kind::NEWTABLE => (kind::GETTABLE, m.attrs),
+            kind::NEWCHAIN => (kind::GETCHAIN, m.attrs),
+            kind::NEWSET => (kind::GETSET, m.attrs),
+            kind::NEWSETELEM => (kind::GETSETELEM, m.attrs),
+            kind::NEWRULE => {
+                let b = Bag::new(m.attrs);
+                rule.put(1, b.need(1)?);
+                rule.put(2, b.get(2).unwrap_or_default());
+                rule.be64(3, made.unwrap_or(0));
+                (kind::GETRULE, &rule.0[..])
+            }
+            _ => return Ok(()),
+        };
+        let asks = Message { kind, attrs, ..m };
+        let rules = self.common.ns.rules.rules();
+        // (What has no name of its own is told with what asks it.)
+        let found = nft::ask(&rules, &asks, false, now().0, (port, "")).unwrap_or_default();
+        for a in found {
+            let kind = u16::from(TABLES) << 8 | u16::from(a.kind);
+            let how = req.flags & (nft::NLM_F_CREATE | nft::NLM_F_EXCL | nft::NLM_F_APPEND);
+            self.reply(self.told(req, port, (kind, a.family), how, &a.attrs));
+        }
+        Ok(())
     }
 }
 

@@ -48,6 +48,7 @@ impl Builder {
 }
 
 /// One request as it came.
+#[derive(Clone, Copy)]
 pub(super) struct Request<'a> {
     pub kind: u16,
     pub flags: u16,

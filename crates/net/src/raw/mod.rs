@@ -229,7 +229,7 @@ impl Raw {
     ) -> Result<()> {
         let to = route.to.ip;
         if self.rx.header_included.load(Ordering::Relaxed) {
-            return self.out_whole(route, &data);
+            return self.out_whole(route, &data, how.0);
         }
         let sum = self.state.lock().checksum_at;
         if let (Some(at), IpAddr::V6(_)) = (sum, to) {
@@ -287,7 +287,7 @@ impl Raw {
         self.rx.socket.sent(to, self.peer(), sent)
     }
 
-    fn out_whole(&self, route: &Route, packet: &[u8]) -> Result<()> {
+    fn out_whole(&self, route: &Route, packet: &[u8], marks: &Marks) -> Result<()> {
         let to = route.to.ip;
         if packet.len() < 20 || !to.is_ipv4() {
             return Err(EINVAL);
@@ -299,7 +299,7 @@ impl Raw {
                     stack.gate.packet(to, found)?;
                 }
                 let whole = netstack::ip::Raw::Whole(packet);
-                let sent = stack.send_raw(path, whole, &Marks::default());
+                let sent = stack.send_raw(path, whole, marks);
                 self.rx.socket.sent(route.to, self.peer(), sent)
             }
             Course::Nowhere => Ok(()),

@@ -478,7 +478,10 @@ impl Remote {
             stack: &self.stack,
             pair: self.pair,
             path: &s.path,
-            marks: &s.marks,
+            marks: &Marks {
+                mark: self.common.mark() as u32,
+                ..s.marks
+            },
             now: t,
         };
         s.engine.transmit(t, &mut out);

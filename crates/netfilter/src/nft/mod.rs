@@ -21,10 +21,13 @@ use crate::expr::{Fresh, NAME, Scope};
 use crate::table::{Base, Family, Ruleset, Table};
 use abi::Result;
 use abi::errno::{E2BIG, EAFNOSUPPORT, EBUSY, EINVAL, ENOENT, ENOMEM, EOPNOTSUPP};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 pub const NLM_F_REPLACE: u16 = 0x100;
 pub const NLM_F_EXCL: u16 = 0x200;
+/// Of messages that delete: nothing that has something in it.
+pub const NLM_F_NONREC: u16 = 0x100;
 pub const NLM_F_CREATE: u16 = 0x400;
 pub const NLM_F_APPEND: u16 = 0x800;
 
@@ -100,6 +103,10 @@ pub struct Transaction {
     rules: Ruleset,
     fresh: Fresh,
     now: u64,
+    /// Sets that elements that have ended were taken out of.
+    swept: HashSet<(u64, u64)>,
+    /// The rule that the last message made.
+    made: Option<u64>,
     work: usize,
     /// About how many bytes have been added.
     added: usize,
@@ -113,6 +120,8 @@ impl Transaction {
             rules: rules.clone(),
             fresh: Fresh::default(),
             now,
+            swept: HashSet::new(),
+            made: None,
             work: 0,
             added: 0,
         }
@@ -122,6 +131,12 @@ impl Transaction {
     #[must_use]
     pub fn finish(self) -> Ruleset {
         self.rules
+    }
+
+    /// The handle of the rule that the last message made.
+    #[must_use]
+    pub fn made(&self) -> Option<u64> {
+        self.made
     }
 
     /// Where in a message the attribute lies that its error is about, from its first byte: its header,
@@ -136,6 +151,7 @@ impl Transaction {
     /// Does what a message says.
     pub fn apply(&mut self, m: &Message<'_>) -> Result<()> {
         self.fresh.blamed.set(0);
+        self.made = None;
         self.added = self.added.saturating_add(m.attrs.len());
         if self.added > MOST_BYTES {
             return Err(ENOMEM);

@@ -82,6 +82,7 @@ impl Transaction {
         };
         let table = self.table(place)?;
         let handle = table.next_handle();
+        self.made = Some(handle);
         let rule = Arc::new(Rule {
             handle,
             exprs,

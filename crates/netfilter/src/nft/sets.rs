@@ -135,6 +135,7 @@ impl Transaction {
     pub(super) fn new_elements(&mut self, m: &Message<'_>) -> Result<()> {
         let b = Bag::new(m.attrs);
         let (place, handle, shape) = self.changing(m, &b)?;
+        self.sweep(place, handle, &shape)?;
         let now = self.now;
         for (_, one) in Attrs(b.need(3)?) {
             let read = self.element(place, &shape, &Bag::new(one));
@@ -153,6 +154,20 @@ impl Transaction {
                 lead(table, old.as_ref(), -1);
                 lead(table, to.as_ref(), 1);
             }
+        }
+        Ok(())
+    }
+
+    /// Elements that have ended make room, once in a transaction.
+    fn sweep(&mut self, place: usize, handle: u64, shape: &Shape) -> Result<()> {
+        let now = self.now;
+        let table = self.table(place)?;
+        let of = table.handle;
+        if shape.flags & TIMEOUT != 0 && self.swept.insert((of, handle)) {
+            let table = self.table(place)?;
+            let s = table.set_mut(handle).ok_or(ENOENT)?;
+            let over = s.sweep(now);
+            leads(table, over.iter(), -1);
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Tables and chains.
 
-use super::{Message, NLM_F_EXCL, NLM_F_REPLACE, Transaction, unused, userdata};
+use super::{Message, NLM_F_EXCL, NLM_F_NONREC, NLM_F_REPLACE, Transaction, unused, userdata};
 use crate::attr::Bag;
 use crate::expr::NAME;
 use crate::packet::Hook;
@@ -78,6 +78,10 @@ impl Transaction {
         };
         let by = if handle.is_some() { 4 } else { 1 };
         let at = self.fresh.blame(b.address(by), at.ok_or(ENOENT))?;
+        let is_empty = |t: &Arc<Table>| t.chains.is_empty() && t.sets.is_empty();
+        if m.is(NLM_F_NONREC) && !self.rules.tables.get(at).is_some_and(is_empty) {
+            return Err(EBUSY);
+        }
         self.rules.tables.remove(at);
         Ok(())
     }
@@ -195,7 +199,7 @@ impl Transaction {
     }
 
     /// The chain that a message is to take away, if nothing leads there.
-    fn chain_there(&mut self, place: usize, b: &Bag<'_>) -> Result<Arc<Chain>> {
+    fn chain_there(&mut self, place: usize, b: &Bag<'_>, empty_only: bool) -> Result<Arc<Chain>> {
         let table = self.table(place)?;
         let handle = match b.be64(2)? {
             Some(h) => h,
@@ -203,6 +207,9 @@ impl Transaction {
         };
         let chain = table.chains.get(&handle).ok_or(ENOENT)?.clone();
         unused(chain.led)?;
+        if empty_only && !chain.rules.is_empty() {
+            return Err(EBUSY);
+        }
         Ok(chain)
     }
 
@@ -210,7 +217,7 @@ impl Transaction {
         let b = Bag::new(m.attrs);
         let place = self.place(m, &b, 1)?;
         let by = if b.has(2) { 2 } else { 3 };
-        let chain = self.chain_there(place, &b);
+        let chain = self.chain_there(place, &b, m.is(NLM_F_NONREC));
         let chain = self.fresh.blame(b.address(by), chain)?;
         let table = self.table(place)?;
         let handle = chain.handle;

@@ -236,9 +236,12 @@ impl Ip {
             Outcome::Drop | Outcome::Reject(_) => return Err(SendError::Denied),
         }
         let (from, _) = ends(b)?;
-        check_source(table, dev, &path, from).map_err(|_| SendError::Denied)?;
-        if elsewhere && table.is_guarded(dev.index) && !self.link.permits(b) {
-            return Err(SendError::Denied);
+        // (To networks inside, answers may come from whom was asked: a name of rules alone.)
+        if table.is_guarded(dev.index) {
+            check_source(table, dev, &path, from).map_err(|_| SendError::Denied)?;
+            if elsewhere && !self.link.permits(b) {
+                return Err(SendError::Denied);
+            }
         }
         Ok((path, track))
     }
@@ -269,6 +272,7 @@ impl Ip {
             head,
             payload: payload.all(),
             track: &track,
+            renamed: from != m.from,
             ..*m
         };
         self.send_message(now, &path, &anew, marks)

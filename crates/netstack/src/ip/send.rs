@@ -46,6 +46,8 @@ pub(super) struct Message<'a> {
     pub offload: Offload,
     /// What rules know of it.
     pub track: &'a Meta,
+    /// They have given it its source, which has been looked at.
+    pub renamed: bool,
 }
 
 /// Of a payload how many bytes, and how many parts, are beside a copy of its beginning.
@@ -168,6 +170,7 @@ impl Ip {
                 cut: cut.filter(|(_, mss)| *mss > 0),
             },
             track: &Meta::default(),
+            renamed: false,
         };
         self.send(now, path, &message, marks)
     }
@@ -197,6 +200,7 @@ impl Ip {
                 cut: None,
             },
             track: &Meta::default(),
+            renamed: false,
         };
         let table = self.table();
         let dev = device_of(&table, path)?;
@@ -266,6 +270,7 @@ impl Ip {
                 cut,
             },
             track: &Meta::default(),
+            renamed: false,
         };
         let sent = self.send(now, path, &message, marks)?;
         if sent == Sent::Yes {
@@ -348,6 +353,7 @@ impl Ip {
             payload: &[rest],
             offload: Offload::default(),
             track: &Meta::default(),
+            renamed: false,
         };
         let sent = self.send(now, path, &message, marks)?;
         if sent == Sent::Yes {
@@ -399,6 +405,7 @@ impl Ip {
                     payload: &[payload],
                     offload: Offload::default(),
                     track: &Meta::default(),
+                    renamed: false,
                 };
                 self.send(now, path, &message, marks)
             }
@@ -514,7 +521,9 @@ impl Ip {
         if m.from.is_ipv4() != m.to.is_ipv4() || m.payload.len() >= PARTS {
             return Err(SendError::Invalid);
         }
-        check_source(&table, dev, path, m.from)?;
+        if !m.renamed {
+            check_source(&table, dev, path, m.from)?;
+        }
         let header = header_of(m.to);
         let len = header + m.len();
         let limit = limit(path, marks);

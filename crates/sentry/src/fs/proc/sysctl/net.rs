@@ -20,6 +20,9 @@ enum Number {
     MaxConnections,
     LocalPorts,
     TcpMemory,
+    /// Of netfilter: how many connections are known, and how many may be.
+    Known,
+    MostKnown,
     /// As many numbers as it begins with, of which none is above the last one here. There are no ping
     /// sockets: their groups stand here.
     Kept(&'static str, &'static [i64], i64),
@@ -27,7 +30,11 @@ enum Number {
 
 impl DynFile for Numbers {
     fn perm(&self) -> Perm {
-        owned(&self.ns.user)
+        let own = owned(&self.ns.user);
+        match self.what {
+            Number::Known => Perm { mode: 0o444, ..own },
+            _ => own,
+        }
     }
     fn generate(&self, _: &File) -> abi::Result<Vec<u8>> {
         let text = match &self.what {
@@ -45,6 +52,8 @@ impl DynFile for Numbers {
                 let [low, pressure, high] = self.ns.tcp_memory.limits();
                 format!("{low}\t{pressure}\t{high}")
             }
+            Number::Known => self.ns.known_connections().0.to_string(),
+            Number::MostKnown => self.ns.known_connections().1.to_string(),
             Number::Kept(name, first, _) => {
                 let kept = self.ns.kept.lock();
                 let v = kept.get(name).map_or(*first, Vec::as_slice);
@@ -81,6 +90,10 @@ impl DynFile for Numbers {
                 let pages = |n: i64| u32::try_from(n.min(u32::MAX.into())).map_err(|_| EINVAL);
                 let limits = [pages(*low)?, pages(*pressure)?, pages(*high)?];
                 self.ns.tcp_memory.set_limits(limits);
+            }
+            (Number::MostKnown, [n]) => {
+                let n = usize::try_from(*n).map_err(|_| EINVAL)?;
+                self.ns.set_most_known_connections(n)?;
             }
             (Number::Kept(name, first, most), all) if all.len() == first.len() => {
                 if all.iter().any(|n| n > most) {
@@ -147,8 +160,16 @@ pub(super) fn settings(ns: &Arc<NetNs>, first: &Arc<NetNs>) -> StaticDir {
             )
             .dir("lo", StaticDir::new().text("disable_ipv6", "0\n")),
     );
-    StaticDir::new()
+    let all = StaticDir::new()
         .dir("core", core)
         .dir("ipv4", ipv4)
-        .dir("ipv6", ipv6)
+        .dir("ipv6", ipv6);
+    if !ns.takes_rules() {
+        return all;
+    }
+    let netfilter = StaticDir::new()
+        .file("nf_conntrack_count", number(Number::Known))
+        .file("nf_conntrack_max", number(Number::MostKnown));
+    all.dir("netfilter", netfilter)
+        .file("nf_conntrack_max", number(Number::MostKnown))
 }
