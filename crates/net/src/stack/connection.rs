@@ -266,7 +266,11 @@ impl Remote {
         let (ruled_by, listener) = match begun {
             Begun::Here(names) => (Some(names), None),
             Begun::Outside(l, Named::ByPrograms) => (Some(Vec::new()), Some(l)),
-            Begun::Outside(l, Named::ByOthers) => (None, Some(l)),
+            // (Routes change.)
+            Begun::Outside(l, Named::ByOthers) => {
+                let inner = !stack.ports.is_taken(path.index);
+                (inner.then(Vec::new), Some(l))
+            }
         };
         let ruled_by = ruled_by.filter(|_| !stays(&path));
         let sizes = super::options::buffers(common);
