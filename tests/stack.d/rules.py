@@ -80,6 +80,28 @@ def ask(address, port, seconds=5):
     say(f"asked {address} {port}", v)
 
 
+def name_server(port):
+    """One that answers a question at a port of the loopback; what is given back waits until it has, and says what it
+    was asked, and from where."""
+    u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    u.bind(("127.0.0.1", port))
+    asked = []
+
+    def serve():
+        d, a = u.recvfrom(100)
+        asked.append((d, a[0]))
+        u.sendto(d + b"!", a)
+
+    t = threading.Thread(target=serve)
+    t.start()
+
+    def done():
+        t.join()
+        return asked
+
+    return done
+
+
 def datagram(address, port, data=b"x"):
     """What becomes of two datagrams to a port: the second tells what came of the first."""
     f = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -215,23 +237,12 @@ table inet t {
     ask("127.0.0.1", 8001)
     t.join()
     # A name server behind another port: its answers come from where was asked.
-    u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    u.bind(("127.0.0.1", 5353))
-
-    def answer():
-        d, a = u.recvfrom(100)
-        asked.append(d)
-        u.sendto(d + b"!", a)
-
-    asked = []
-    n = threading.Thread(target=answer)
-    n.start()
+    server = name_server(5353)
     c = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     c.settimeout(5)
     c.sendto(b"name", ("127.0.0.1", 53))
     T("answer", c.recvfrom, 100)
-    n.join()
-    say("question", asked)
+    say("question", server())
     subprocess.run(["ping", "-c", "1", "-W", "2", "127.0.0.1"], stdout=subprocess.DEVNULL)
     tool("nft", "list", "chain", "inet", "t", "lead")
     # A connection goes on while rules change.
@@ -368,24 +379,13 @@ try: socket.create_connection(("{OUT4}", 443), 3); print("there")
 except OSError as e: print(e)"""], capture_output=True, text=True).stdout.strip())
     ask(OUT4, 25, 2)
     datagram(OUT4, 26)
-    u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    u.bind(("127.0.0.1", 5300))
-
-    def answer():
-        d, a = u.recvfrom(100)
-        asked.append((d, a[0]))
-        u.sendto(d + b"!", a)
-
-    asked = []
-    n = threading.Thread(target=answer)
-    n.start()
+    server = name_server(5300)
     c = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     c.settimeout(5)
     c.connect(("192.0.2.53", 53))
     T("sent", c.send, b"name")
     T("answer", c.recvfrom, 100)
-    n.join()
-    say("question", asked)
+    say("question", server())
     T("ping", lambda: subprocess.run(["ping", "-c", "1", "-W", "1", "192.0.2.7"], capture_output=True).returncode)
     step()
 

@@ -13,7 +13,7 @@ use crate::ns::NetNamespace;
 use crate::stack::{Stack, now, random};
 use abi::Result;
 use abi::errno::{ENOENT, ENOMEM};
-use netfilter::conntrack::{MOST_OF_ALL, ONE, Tuple};
+use netfilter::conntrack::{Flows, ONE, Tuple};
 use netfilter::table::Ruleset;
 use netstack::ip::Path;
 use std::sync::Arc;
@@ -85,11 +85,7 @@ impl NetNamespace {
     /// `ENOMEM` where whoever made the rules may have no more memory.
     pub fn set_most_known_connections(&self, most: usize) -> Result<()> {
         let flows = &self.rules.flows;
-        let asked = if most == 0 {
-            MOST_OF_ALL
-        } else {
-            most.min(MOST_OF_ALL)
-        };
+        let asked = Flows::bounded(most);
         let more = asked.saturating_sub(flows.most()) * ONE;
         if let Some(c) = &mut *self.rules_memory.lock()
             && !c.grow(more as u64, u64::MAX)
@@ -105,12 +101,8 @@ impl NetNamespace {
         if self.ruled.swap(true, Ordering::Relaxed) {
             return;
         }
-        let [a, b, ..] = random();
-        let seed = random();
-        let seed = seed.first_chunk().map_or(0, |s| u64::from_ne_bytes(*s));
-        self.rules
-            .flows
-            .set_seed(seed ^ u64::from(a) << 8 ^ u64::from(b));
+        let seed = u128::from_ne_bytes(random()) as u64;
+        self.rules.flows.set_seed(seed);
         let table = self.table.lock();
         self.apply(&table);
     }

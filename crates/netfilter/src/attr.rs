@@ -116,6 +116,14 @@ impl<'a> Bag<'a> {
     }
 }
 
+/// An answer to a message: its kind, its family, its attributes.
+#[derive(Debug)]
+pub struct Answer {
+    pub kind: u8,
+    pub family: u8,
+    pub attrs: Vec<u8>,
+}
+
 /// Attributes that are written.
 #[derive(Default)]
 pub struct Out(pub Vec<u8>);

@@ -634,8 +634,16 @@ impl Flows {
 
     /// Has there be at most so many; 0 means the most of all.
     pub fn set_most(&self, most: usize) {
-        let most = if most == 0 { MOST_OF_ALL } else { most };
-        self.most.store(most.min(MOST_OF_ALL), Relaxed);
+        self.most.store(Flows::bounded(most), Relaxed);
+    }
+
+    /// How many may be where so many are asked for.
+    #[must_use]
+    pub fn bounded(most: usize) -> usize {
+        match most {
+            0 => MOST_OF_ALL,
+            n => n.min(MOST_OF_ALL),
+        }
     }
 
     /// How many there are.

@@ -1,6 +1,6 @@
 //! conntrack as netlink speaks it (`NFNL_SUBSYS_CTNETLINK`): what `conntrack -L`, `-D` and `-F` need.
 
-use crate::attr::{Bag, Out};
+use crate::attr::{Answer, Bag, Out};
 use crate::conntrack::{Direction, Flow, Flows, Phase, Tuple};
 use crate::packet::{ICMP, ICMPV6};
 use abi::Result;
@@ -13,13 +13,6 @@ pub const DELETE: u8 = 2;
 pub const GET_RESET: u8 = 3;
 pub const STATS_CPU: u8 = 4;
 pub const STATS: u8 = 5;
-
-/// An answer: its kind, its family, its attributes.
-pub struct Answer {
-    pub kind: u8,
-    pub family: u8,
-    pub attrs: Vec<u8>,
-}
 
 fn tuple(o: &mut Out, t: &Tuple) {
     o.nest(1, |o| match (t.from.0, t.to.0) {

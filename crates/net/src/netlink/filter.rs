@@ -4,16 +4,15 @@
 //! Changes of rules come in batches: all of one hold from one moment on, or none does. Nobody is
 //! told of changes (`nft monitor`, `conntrack -E` hear nothing).
 
-use super::message::{Builder, HEADER, Request, word};
+use super::message::{Builder, HEADER, Messages, Request};
 use super::{NLM_F_ACK, NLM_F_MULTI, NLM_F_REQUEST, NLMSG_MIN_TYPE, Netlink, Refused};
 use crate::protocol::Caller;
 use crate::stack::now;
 use abi::Result;
-use abi::errno::{EBADMSG, EINVAL, ENOENT, EPERM, ERESTART};
-use netfilter::attr::{Bag, Out};
+use abi::errno::{EBADMSG, EINVAL, ENOENT, ERESTART};
+use netfilter::attr::{Answer, Bag, Out};
 use netfilter::nft::{self, Message, Transaction, kind};
 use netfilter::{ct, xt};
-use vfs::Caps;
 
 const BATCH_BEGIN: u16 = 16;
 const BATCH_END: u16 = 17;
@@ -71,65 +70,37 @@ pub(super) fn is_batch(data: &[u8]) -> bool {
 }
 
 impl Netlink {
-    /// An answer: `struct nfgenmsg` and attributes.
-    fn told(
-        &self,
-        req: &Request<'_>,
-        port: u32,
-        (kind, family): (u16, u8),
-        flags: u16,
-        attrs: &[u8],
-    ) -> Vec<u8> {
+    /// Answers of a request's subsystem: `struct nfgenmsg` and attributes.
+    fn told(&self, req: &Request<'_>, port: u32, flags: u16, all: &[Answer]) -> Vec<Vec<u8>> {
         // Readers see by it that what they read is of one moment.
         let generation = self.common.ns.rules.rules().generation as u16;
-        Builder::new(kind, flags, req, port)
-            .bytes(&[family, 0])
-            .bytes(&generation.to_be_bytes())
-            .bytes(attrs)
-            .finish()
-    }
-
-    fn may(&self, who: &Caller<'_>) -> Result<()> {
-        if who.cred.has_in(&self.common.ns.user, Caps::NET_ADMIN) {
-            Ok(())
-        } else {
-            Err(EPERM)
-        }
+        let (subsystem, _) = parts(req);
+        let one = |a: &Answer| {
+            let kind = u16::from(subsystem) << 8 | u16::from(a.kind);
+            Builder::new(kind, flags, req, port)
+                .bytes(&[a.family, 0])
+                .bytes(&generation.to_be_bytes())
+                .bytes(&a.attrs)
+                .finish()
+        };
+        all.iter().map(one).collect()
     }
 
     /// The answers to a message that asks.
     fn answers(&self, req: &Request<'_>, port: u32, all: bool) -> Result<Vec<Vec<u8>>> {
         let flags = if all { NLM_F_MULTI } else { 0 };
-        let (subsystem, n) = parts(req);
-        let of = |kind: u8| u16::from(subsystem) << 8 | u16::from(kind);
-        let rules = &self.common.ns.rules;
-        match subsystem {
-            TABLES => {
-                let (m, asker) = (message(req)?, (port, ""));
-                let found = nft::ask(&rules.rules(), &m, all, now().0, asker)?;
-                let told =
-                    |a: &nft::Answer| self.told(req, port, (of(a.kind), a.family), flags, &a.attrs);
-                Ok(found.iter().map(told).collect())
-            }
-            CONNTRACK => {
-                let attrs = attrs(req)?;
-                let found = ct::ask(&rules.flows, n, req.family(), attrs, all, now().0)?;
-                let told =
-                    |a: &ct::Answer| self.told(req, port, (of(a.kind), a.family), flags, &a.attrs);
-                Ok(found.iter().map(told).collect())
-            }
-            COMPAT if n == 0 => {
-                let told = compat(attrs(req)?)?;
-                Ok(vec![self.told(
-                    req,
-                    port,
-                    (of(0), req.family()),
-                    flags,
-                    &told,
-                )])
-            }
-            _ => Err(EINVAL),
-        }
+        let (rules, m) = (&self.common.ns.rules, message(req)?);
+        let found = match parts(req) {
+            (TABLES, _) => nft::ask(&rules.rules(), &m, all, now().0, (port, ""))?,
+            (CONNTRACK, n) => ct::ask(&rules.flows, n, m.family, m.attrs, all, now().0)?,
+            (COMPAT, 0) => vec![Answer {
+                kind: 0,
+                family: m.family,
+                attrs: compat(m.attrs)?,
+            }],
+            _ => return Err(EINVAL),
+        };
+        Ok(self.told(req, port, flags, &found))
     }
 
     /// All of a kind.
@@ -139,7 +110,7 @@ impl Netlink {
         req: &Request<'_>,
         port: u32,
     ) -> Result<Vec<Vec<u8>>> {
-        self.may(who)?;
+        self.may_administer(who)?;
         self.answers(req, port, true)
     }
 
@@ -150,7 +121,7 @@ impl Netlink {
         req: &Request<'_>,
         port: u32,
     ) -> core::result::Result<(), Refused> {
-        self.may(who)?;
+        self.may_administer(who)?;
         for a in self.answers(req, port, false)? {
             self.reply(a);
         }
@@ -183,7 +154,7 @@ impl Netlink {
         said: &mut Vec<Said<'a>>,
         port: u32,
     ) -> Result<()> {
-        self.may(who)?;
+        self.may_administer(who)?;
         let head = begin.body();
         let subsystem = head.get(2..4).ok_or(EINVAL)?;
         if subsystem != [0, TABLES] {
@@ -205,8 +176,10 @@ impl Netlink {
                 ended = true;
                 break;
             }
+            if req.kind == BATCH_BEGIN {
+                return Err(EBADMSG);
+            }
             match one(&mut t, &req) {
-                Err(EBADMSG) => return Err(EBADMSG),
                 Err(e) => {
                     failed = failed.or(Some(e));
                     let at = t.blamed(req.whole);
@@ -258,10 +231,9 @@ impl Netlink {
         let rules = self.common.ns.rules.rules();
         // (What has no name of its own is told with what asks it.)
         let found = nft::ask(&rules, &asks, false, now().0, (port, "")).unwrap_or_default();
-        for a in found {
-            let kind = u16::from(TABLES) << 8 | u16::from(a.kind);
-            let how = req.flags & (nft::NLM_F_CREATE | nft::NLM_F_EXCL | nft::NLM_F_APPEND);
-            self.reply(self.told(req, port, (kind, a.family), how, &a.attrs));
+        let how = req.flags & (nft::NLM_F_CREATE | nft::NLM_F_EXCL | nft::NLM_F_APPEND);
+        for a in self.told(req, port, how, &found) {
+            self.reply(a);
         }
         Ok(())
     }
@@ -272,10 +244,6 @@ type Said<'a> = (Request<'a>, Option<Refused>);
 
 /// One message of a batch.
 fn one(t: &mut Transaction, req: &Request<'_>) -> Result<()> {
-    let begins_again = req.kind == BATCH_BEGIN;
-    if begins_again {
-        return Err(EBADMSG);
-    }
     let (subsystem, _) = parts(req);
     let asked = req.flags & NLM_F_REQUEST != 0 && req.kind >= NLMSG_MIN_TYPE;
     if !asked || subsystem != TABLES {
@@ -299,26 +267,4 @@ fn compat(attrs: &[u8]) -> Result<Vec<u8>> {
     o.be32(2, revision);
     o.be32(3, kind);
     Ok(o.0)
-}
-
-/// The messages of what was sent, one after the other.
-struct Messages<'a>(&'a [u8]);
-
-impl<'a> Iterator for Messages<'a> {
-    type Item = Request<'a>;
-
-    fn next(&mut self) -> Option<Request<'a>> {
-        let len = word(self.0, 0) as usize;
-        if len < HEADER || len > self.0.len() {
-            return None;
-        }
-        let whole = &self.0[..len];
-        self.0 = self.0.get(len.next_multiple_of(4)..).unwrap_or(&[]);
-        Some(Request {
-            kind: u16::from_le_bytes([whole[4], whole[5]]),
-            flags: u16::from_le_bytes([whole[6], whole[7]]),
-            seq: word(whole, 8),
-            whole,
-        })
-    }
 }

@@ -69,6 +69,28 @@ impl Request<'_> {
     }
 }
 
+/// The messages of what was sent, one after the other.
+pub(super) struct Messages<'a>(pub &'a [u8]);
+
+impl<'a> Iterator for Messages<'a> {
+    type Item = Request<'a>;
+
+    fn next(&mut self) -> Option<Request<'a>> {
+        let len = word(self.0, 0) as usize;
+        if len < HEADER || len > self.0.len() {
+            return None;
+        }
+        let whole = &self.0[..len];
+        self.0 = self.0.get(len.next_multiple_of(4)..).unwrap_or(&[]);
+        Some(Request {
+            kind: u16::from_le_bytes([whole[4], whole[5]]),
+            flags: u16::from_le_bytes([whole[6], whole[7]]),
+            seq: word(whole, 8),
+            whole,
+        })
+    }
+}
+
 /// An attribute among others.
 pub(super) fn attribute(mut b: &[u8], kind: u16) -> Option<&[u8]> {
     while b.len() >= 4 {

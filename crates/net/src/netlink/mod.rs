@@ -24,7 +24,7 @@ use abi::Result;
 use abi::errno::{EINVAL, EMSGSIZE, ENOBUFS, ENOPROTOOPT, EOPNOTSUPP, EPERM, Errno};
 pub(crate) use listeners::Listeners;
 use listeners::{GROUPS, Listener};
-use message::{Builder, HEADER, Request, word};
+use message::{Builder, HEADER, Messages, Request, word};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -206,6 +206,15 @@ impl Netlink {
         s.port
     }
 
+    /// `EPERM` for who may not administer the socket's namespace.
+    fn may_administer(&self, who: &Caller<'_>) -> Result<()> {
+        if who.cred.has_in(&self.common.ns.user, Caps::NET_ADMIN) {
+            Ok(())
+        } else {
+            Err(EPERM)
+        }
+    }
+
     /// Has answers read, one after the other.
     fn queue(&self, answers: Vec<Vec<u8>>) -> Result<()> {
         let mut p = self.pending.lock();
@@ -367,8 +376,8 @@ impl Protocol for Netlink {
             return Ok(());
         }
         let (port, _) = parse(addr)?;
-        if port != 0 && !who.cred.has_in(&self.common.ns.user, Caps::NET_ADMIN) {
-            return Err(EPERM);
+        if port != 0 {
+            self.may_administer(who)?;
         }
         self.port(who.number);
         self.state.lock().connected = true;
@@ -413,18 +422,7 @@ impl Protocol for Netlink {
             self.batch(who, &data, port);
             return Ok(data.len());
         }
-        let mut rest = &data[..];
-        while rest.len() >= HEADER {
-            let len = word(rest, 0) as usize;
-            if len < HEADER || len > rest.len() {
-                break;
-            }
-            let req = Request {
-                kind: u16::from_le_bytes([rest[4], rest[5]]),
-                flags: u16::from_le_bytes([rest[6], rest[7]]),
-                seq: word(rest, 8),
-                whole: &rest[..len],
-            };
+        for req in Messages(&data) {
             if req.flags & NLM_F_REQUEST != 0 && req.kind >= NLMSG_MIN_TYPE {
                 match self.handle(who, &req, port) {
                     Err(e) => self.status(&req, port, Some(e)),
@@ -436,7 +434,6 @@ impl Protocol for Netlink {
             } else if req.flags & NLM_F_ACK != 0 {
                 self.status(&req, port, None);
             }
-            rest = rest.get(len.next_multiple_of(4)..).unwrap_or(&[]);
             // Answers are bounded like any receive buffer.
             if self.rx.bytes() > self.common.rcvbuf.load(Ordering::Relaxed) as usize {
                 return Err(abi::errno::ENOBUFS);

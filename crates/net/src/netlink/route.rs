@@ -148,9 +148,7 @@ impl Netlink {
                 _ => Err(EOPNOTSUPP),
             }?);
         }
-        if !who.cred.has_in(&self.common.ns.user, Caps::NET_ADMIN) {
-            return Err(EPERM.into());
-        }
+        self.may_administer(who)?;
         match req.kind {
             RTM_NEWLINK | RTM_SETLINK => self.change_link(who, req, Deed::New),
             RTM_DELLINK => self.change_link(who, req, Deed::Delete),

@@ -284,8 +284,10 @@ impl Stack {
 
     /// Takes in what stays on this host. Its caller holds no lock.
     pub fn pass_inside(&self) {
-        self.ip.pass_inside(now(), self);
-        self.timers.look_at(self.ip.deadline());
+        if self.ip.holds_inside() {
+            self.ip.pass_inside(now(), self);
+            self.timers.look_at(self.ip.deadline());
+        }
     }
 
     /// Joins a group on a device, by its index.

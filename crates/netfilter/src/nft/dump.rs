@@ -3,21 +3,13 @@
 use super::Message;
 use super::kind::*;
 use super::sets::{VERDICT, key_of};
-use crate::attr::{Attrs, Bag, Out};
+use crate::attr::{Answer, Attrs, Bag, Out};
 use crate::expr::{NAME, put_value};
 use crate::set::{CATCHALL, END, Element, Key, Place, Set};
 use crate::table::{Chain, Family, Rule, Ruleset, Table};
 use abi::Result;
 use abi::errno::{EINVAL, ENOENT, EOPNOTSUPP};
 use std::sync::Arc;
-
-/// An answer: its kind, its family, its attributes.
-#[derive(Debug)]
-pub struct Answer {
-    pub kind: u8,
-    pub family: u8,
-    pub attrs: Vec<u8>,
-}
 
 fn answer(kind: u8, family: Family, o: Out) -> Answer {
     Answer {

@@ -14,7 +14,7 @@ mod rules;
 mod sets;
 mod tables;
 
-pub use dump::{Answer, ask};
+pub use dump::ask;
 
 use crate::attr::Bag;
 use crate::expr::{Fresh, NAME, Scope};

@@ -108,7 +108,7 @@ impl Ip {
     pub(super) fn refuse(&self, at: &Arrival<'_>, d: &Datagram, cause: Cause) {
         let even_to_all = matches!(cause, Cause::Parameter(p) if p.even_to_all);
         let to_one = at.cast == Cast::Unicast && d.cast == Cast::Unicast;
-        if !to_one && !even_to_all || is_icmp_error(d) {
+        if !to_one && !even_to_all || is_icmp_error(d.protocol, d.is_v4(), d.body()) {
             return;
         }
         // What was for others is refused by the address towards its sender.
@@ -182,11 +182,11 @@ impl Ip {
 }
 
 /// Whether a packet is an ICMP error, or an ICMP message that is too short to tell.
-fn is_icmp_error(d: &Datagram) -> bool {
-    let kind = d.body().first();
-    match d.protocol {
-        ICMP if d.is_v4() => !matches!(kind, Some(0 | 8..=10 | 13..=18)),
-        ICMPV6 if !d.is_v4() => !matches!(kind, Some(128..)),
+pub(super) fn is_icmp_error(protocol: u8, is_v4: bool, body: &[u8]) -> bool {
+    let kind = body.first();
+    match protocol {
+        ICMP if is_v4 => !matches!(kind, Some(0 | 8..=10 | 13..=18)),
+        ICMPV6 if !is_v4 => !matches!(kind, Some(128..)),
         _ => false,
     }
 }

@@ -132,7 +132,7 @@ impl Ip {
         let tos = p.dscp() << 2 | p.ecn();
         let (ttl, protocol) = (p.hop_limit(), p.next_header().into());
         packet.truncate(usize::from(p.total_len()));
-        let mut d = Datagram {
+        let d = Datagram {
             from: IpAddr::V4(from),
             to: IpAddr::V4(to),
             protocol,
@@ -150,13 +150,7 @@ impl Ip {
         if is_martian_v4(at, from, to) {
             return self.snmp.count(Mib::IpInAddrErrors);
         }
-        if self.rules.is_on() && fragment == (0, false) {
-            match self.come(at, d) {
-                Some(led) => d = led,
-                None => return,
-            }
-        }
-        let Some(d) = self.for_this_host(at, d) else {
+        let Some(d) = self.find_way(at, d, fragment == (0, false)) else {
             return;
         };
         match extension::v4_options(&d.packet[..header]) {
@@ -226,13 +220,20 @@ impl Ip {
         }
     }
 
-    /// A packet that came in pieces: rules see the whole.
+    /// A packet that came in pieces, each of which was for this host: rules see the whole.
     fn come_whole(&self, at: &Arrival<'_>, d: Datagram) -> Option<Datagram> {
-        if !self.rules.is_on() {
-            return Some(d);
+        if self.rules.is_on() {
+            self.find_way(at, d, true)
+        } else {
+            Some(d)
         }
-        let led = self.come(at, d)?;
-        self.for_this_host(at, led)
+    }
+
+    /// Where a packet goes, once rules have seen it if it is `whole`: given back if it is for this host.
+    fn find_way(&self, at: &Arrival<'_>, d: Datagram, whole: bool) -> Option<Datagram> {
+        let ruled = whole && self.rules.is_on();
+        let d = if ruled { self.come(at, d)? } else { d };
+        self.for_this_host(at, d)
     }
 
     /// A packet for this host, with to how many it was sent; another one is sent on or refused.
@@ -306,7 +307,7 @@ impl Ip {
         if is_martian_v6(at, from, to) {
             return self.snmp.count(Mib::Ip6InAddrErrors);
         }
-        let mut d = Datagram {
+        let d = Datagram {
             from: IpAddr::V6(from),
             to: IpAddr::V6(to),
             protocol: next,
@@ -325,13 +326,8 @@ impl Ip {
             let walked = extension::walk(p, Fragments::Possible);
             matches!(walked, Walk::Fragment(_))
         };
-        if self.rules.is_on() && !is_piece(&d.packet) {
-            match self.come(at, d) {
-                Some(led) => d = led,
-                None => return,
-            }
-        }
-        if let Some(d) = self.for_this_host(at, d) {
+        let whole = !self.rules.is_on() || !is_piece(&d.packet);
+        if let Some(d) = self.find_way(at, d, whole) {
             self.walk(at, d, Fragments::Possible);
         }
     }

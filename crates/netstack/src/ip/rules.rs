@@ -20,13 +20,13 @@ use super::Ip;
 use super::counters::{Mib, count};
 use super::deliver::{Datagram, socket_addr};
 use super::device::{Dev, Due};
-use super::errors::Cause;
+use super::errors::{Cause, is_icmp_error};
 use super::receive::Arrival;
 use super::segment;
-use super::send::{Message, check_source, device_of, total};
+use super::send::{Message, PARTS, check_source, cut, device_of, total};
 use super::table::Table;
 use super::types::{Cast, FrameMeta, Marks, Pair, Path, SendError, Sent, Upper};
-use super::wire::{Head, ICMP, ICMPV6, TCP, TYPE_IPV4, TYPE_IPV6};
+use super::wire::{Head, TCP, TYPE_IPV4, TYPE_IPV6};
 use crate::tcp::{self, Segment};
 use crate::time::Instant;
 use bytes::Bytes;
@@ -250,32 +250,35 @@ impl Ip {
     pub(super) fn send_by_rules(
         &self,
         now: Instant,
+        table: &Table,
         path: &Path,
         m: &Message<'_>,
         marks: &Marks,
     ) -> Result<Sent, SendError> {
-        let table = self.table();
-        check_source(&table, device_of(&table, path)?, path, m.from)?;
-        let (mut b, header, beside) = m.beginning(marks)?;
+        let (mut b, header, shown) = m.beginning(marks)?;
         let sum = match m.offload.checksum {
             Some(_) => Checksum::Partial,
             None => Checksum::Whole,
         };
         let len = header + m.len();
-        let (path, track) = self.go_out(now, &table, path, (&mut b, len), sum, marks)?;
+        let (path, track) = self.go_out(now, table, path, (&mut b, len), sum, marks)?;
         let (from, to) = ends(&b)?;
         let (head, first) = b[header..].split_at(m.head.len());
-        let payload = beside.behind(first, m.payload);
+        let mut parts = [&[][..]; PARTS];
+        parts[0] = first;
+        let at = usize::from(!first.is_empty());
+        let rest = shown..total(m.payload);
+        let n = at + cut(m.payload, rest, &mut parts[at..]);
         let anew = Message {
             from,
             to,
             head,
-            payload: payload.all(),
+            payload: &parts[..n],
             track: &track,
-            renamed: from != m.from,
             ..*m
         };
-        self.send_message(now, &path, &anew, marks)
+        let dev = device_of(table, &path)?;
+        self.send_message(now, (table, dev), &path, &anew, marks)
     }
 
     /// Takes a packet that stays on this host.
@@ -305,6 +308,12 @@ impl Ip {
                 .count_by(v4, Mib::IpOutRequests, Mib::Ip6OutRequests);
         }
         sent
+    }
+
+    /// Whether some wait that stay on this host.
+    #[must_use]
+    pub fn holds_inside(&self) -> bool {
+        self.inside.due.get().is_some()
     }
 
     /// Takes a few packets in that stay on this host. Its caller holds no lock, and then looks at
@@ -461,7 +470,9 @@ impl Ip {
         if d.protocol != TCP || d.cast != Cast::Unicast {
             return;
         }
-        let Some((pair, reset)) = reset_for(d.body(), (d.from, d.to), at.dev.index) else {
+        let Some((pair, reset)) =
+            reset_for(d.packet.slice(d.header..), (d.from, d.to), at.dev.index)
+        else {
             return;
         };
         let is_own = at.table.is_own(d.to, at.dev);
@@ -489,19 +500,15 @@ impl Ip {
         let body = b.get(at..).unwrap_or_default();
         match r {
             Reject::Unreachable(code) => {
-                let is_error = match (protocol, body.first()) {
-                    (ICMP, kind) => !matches!(kind, Some(0 | 8 | 13..=18)),
-                    (ICMPV6, kind) => !matches!(kind, Some(128..)),
-                    _ => false,
-                };
-                if !is_error {
+                if !is_icmp_error(protocol, from.is_ipv4(), body) {
                     let message = Cause::Rejected(code).message(from.is_ipv4(), 0);
                     self.send_error(now, (Some(from), from), path, 0, message, b);
                 }
             }
             Reject::Reset if protocol == TCP => {
                 if let Some(path) = path()
-                    && let Some((pair, reset)) = reset_for(body, (from, to), path.index)
+                    && let Some((pair, reset)) =
+                        reset_for(Bytes::copy_from_slice(body), (from, to), path.index)
                 {
                     let _ = self.send_reset(now, &path, pair, &reset);
                 }
@@ -513,15 +520,14 @@ impl Ip {
 
 /// The ends of what answers a segment, and the reset that does.
 fn reset_for(
-    body: &[u8],
+    body: Bytes,
     (from, to): (IpAddr, IpAddr),
     device: u32,
 ) -> Option<(Pair, tcp::Header)> {
-    let read = segment::read(body)?;
-    let payload = body.get(read.len..).unwrap_or_default();
+    let read = segment::read(&body)?;
     let segment = Segment {
         header: read.header,
-        payload: Bytes::copy_from_slice(payload),
+        payload: body.slice(read.len..),
         congestion: false,
         joined: 1,
     };

@@ -46,49 +46,6 @@ pub(super) struct Message<'a> {
     pub offload: Offload,
     /// What rules know of it.
     pub track: &'a Meta,
-    /// They have given it its source, which has been looked at.
-    pub renamed: bool,
-}
-
-/// Of a payload how many bytes, and how many parts, are beside a copy of its beginning.
-pub(super) struct Beside {
-    parts: usize,
-    bytes: usize,
-}
-
-/// The parts of a payload.
-pub(super) struct Parts<'a> {
-    all: [&'a [u8]; PARTS],
-    len: usize,
-}
-
-impl<'a> Parts<'a> {
-    pub fn all(&self) -> &[&'a [u8]] {
-        &self.all[..self.len]
-    }
-
-    fn push(&mut self, part: &'a [u8]) {
-        if !part.is_empty() && self.len < PARTS {
-            self.all[self.len] = part;
-            self.len += 1;
-        }
-    }
-}
-
-impl Beside {
-    /// `first`, and what of a payload is behind it.
-    pub fn behind<'a>(&self, first: &'a [u8], payload: &[&'a [u8]]) -> Parts<'a> {
-        let mut parts = Parts {
-            all: [&[]; PARTS],
-            len: 0,
-        };
-        parts.push(first);
-        for (n, part) in payload.iter().enumerate().skip(self.parts) {
-            let from = if n == self.parts { self.bytes } else { 0 };
-            parts.push(&part[from.min(part.len())..]);
-        }
-        parts
-    }
 }
 
 impl Message<'_> {
@@ -96,23 +53,16 @@ impl Message<'_> {
         self.head.len() + total(self.payload)
     }
 
-    /// A copy of its packet's beginning, with how long the IP header is, and what is not in it: of a
-    /// segment its headers, of others the first part of what they carry.
-    pub fn beginning(&self, marks: &Marks) -> Result<(Vec<u8>, usize, Beside), SendError> {
+    /// A copy of its packet's beginning, with how long the IP header is, and how many bytes of the payload
+    /// are in it: of a segment none, of others those of its first part.
+    pub fn beginning(&self, marks: &Marks) -> Result<(Vec<u8>, usize, usize), SendError> {
         let mut head = Head::new();
         ip_header(&mut head, self, marks, 0)?;
         let header = head.packet().len();
-        let mut b = [head.packet(), self.head].concat();
-        let mut beside = Beside { parts: 0, bytes: 0 };
-        if let Some(first) = self.payload.first().filter(|_| self.protocol != TCP) {
-            let n = first.len().min(SHOWN);
-            b.extend_from_slice(&first[..n]);
-            beside = match n == first.len() {
-                true => Beside { parts: 1, bytes: 0 },
-                false => Beside { parts: 0, bytes: n },
-            };
-        }
-        Ok((b, header, beside))
+        let first = self.payload.first().filter(|_| self.protocol != TCP);
+        let first = first.map_or(&[][..], |p| &p[..p.len().min(SHOWN)]);
+        let b = [head.packet(), self.head, first].concat();
+        Ok((b, header, first.len()))
     }
 }
 
@@ -150,10 +100,8 @@ impl Ip {
     ) -> Result<Sent, SendError> {
         let (from, to) = (pair.local.ip(), pair.remote.ip());
         let mut head = [0; segment::LONGEST];
-        let len = segment::write(header, pair.local.port(), pair.remote.port(), &mut head);
         let bytes = total(payload);
-        let sum = Sum::pseudo(from, to, TCP, len + bytes).partial();
-        head[16..18].copy_from_slice(&sum.to_be_bytes());
+        let len = segment_header(header, pair, bytes, &mut head);
         let kind = match from {
             IpAddr::V4(_) => FrameMeta::GSO_TCPV4,
             IpAddr::V6(_) => FrameMeta::GSO_TCPV6,
@@ -170,7 +118,6 @@ impl Ip {
                 cut: cut.filter(|(_, mss)| *mss > 0),
             },
             track: &Meta::default(),
-            renamed: false,
         };
         self.send(now, path, &message, marks)
     }
@@ -186,9 +133,7 @@ impl Ip {
     ) -> Result<Sent, SendError> {
         let (from, to) = (pair.local.ip(), pair.remote.ip());
         let mut head = [0; segment::LONGEST];
-        let len = segment::write(reset, pair.local.port(), pair.remote.port(), &mut head);
-        let sum = Sum::pseudo(from, to, TCP, len).partial();
-        head[16..18].copy_from_slice(&sum.to_be_bytes());
+        let len = segment_header(reset, pair, 0, &mut head);
         let message = Message {
             from,
             to,
@@ -200,7 +145,6 @@ impl Ip {
                 cut: None,
             },
             track: &Meta::default(),
-            renamed: false,
         };
         let table = self.table();
         let dev = device_of(&table, path)?;
@@ -270,7 +214,6 @@ impl Ip {
                 cut,
             },
             track: &Meta::default(),
-            renamed: false,
         };
         let sent = self.send(now, path, &message, marks)?;
         if sent == Sent::Yes {
@@ -353,7 +296,6 @@ impl Ip {
             payload: &[rest],
             offload: Offload::default(),
             track: &Meta::default(),
-            renamed: false,
         };
         let sent = self.send(now, path, &message, marks)?;
         if sent == Sent::Yes {
@@ -405,7 +347,6 @@ impl Ip {
                     payload: &[payload],
                     offload: Offload::default(),
                     track: &Meta::default(),
-                    renamed: false,
                 };
                 self.send(now, path, &message, marks)
             }
@@ -501,29 +442,28 @@ impl Ip {
         m: &Message<'_>,
         marks: &Marks,
     ) -> Result<Sent, SendError> {
-        if self.rules.is_on() {
-            self.send_by_rules(now, path, m, marks)
-        } else {
-            self.send_message(now, path, m, marks)
-        }
-    }
-
-    /// Sends a message that rules have seen.
-    pub(super) fn send_message(
-        &self,
-        now: Instant,
-        path: &Path,
-        m: &Message<'_>,
-        marks: &Marks,
-    ) -> Result<Sent, SendError> {
         let table = self.table();
         let dev = device_of(&table, path)?;
         if m.from.is_ipv4() != m.to.is_ipv4() || m.payload.len() >= PARTS {
             return Err(SendError::Invalid);
         }
-        if !m.renamed {
-            check_source(&table, dev, path, m.from)?;
+        check_source(&table, dev, path, m.from)?;
+        if self.rules.is_on() {
+            self.send_by_rules(now, &table, path, m, marks)
+        } else {
+            self.send_message(now, (&table, dev), path, m, marks)
         }
+    }
+
+    /// Sends a message whose ends have been looked at.
+    pub(super) fn send_message(
+        &self,
+        now: Instant,
+        at: (&Table, &Dev),
+        path: &Path,
+        m: &Message<'_>,
+        marks: &Marks,
+    ) -> Result<Sent, SendError> {
         let header = header_of(m.to);
         let len = header + m.len();
         let limit = limit(path, marks);
@@ -536,16 +476,16 @@ impl Ip {
             if ETHERNET + len >= gso_max || len > LONGEST {
                 return Err(SendError::TooBig(path.gso_max));
             }
-            return self.send_one(now, (&table, dev), path, m, marks);
+            return self.send_one(now, at, path, m, marks);
         }
         if len <= limit {
-            return self.send_one(now, (&table, dev), path, m, marks);
+            return self.send_one(now, at, path, m, marks);
         }
         let refused = matches!(marks.pmtu, Pmtu::Do | Pmtu::Probe | Pmtu::Interface);
         if refused || m.offload.checksum.is_some() || m.len() > LONGEST {
             return Err(SendError::TooBig(limit as u32));
         }
-        self.send_fragments(now, (&table, dev), path, m, (marks, limit))
+        self.send_fragments(now, at, path, m, (marks, limit))
     }
 
     /// A packet that is sent whole.
@@ -650,6 +590,20 @@ pub(super) fn check_source(
     }
 }
 
+/// A segment's header, with the sum of its pseudo header; its length. `bytes`: those behind it.
+fn segment_header(
+    header: &Header,
+    pair: Pair,
+    bytes: usize,
+    head: &mut [u8; segment::LONGEST],
+) -> usize {
+    let len = segment::write(header, pair.local.port(), pair.remote.port(), head);
+    let (from, to) = (pair.local.ip(), pair.remote.ip());
+    let sum = Sum::pseudo(from, to, TCP, len + bytes).partial();
+    head[16..18].copy_from_slice(&sum.to_be_bytes());
+    len
+}
+
 /// The IP header of a message that is sent whole.
 fn ip_header(head: &mut Head, m: &Message<'_>, marks: &Marks, id: u16) -> Result<(), SendError> {
     let len = m.len();
@@ -729,7 +683,11 @@ fn fragment_header(
 }
 
 /// The parts of `range` of what lies in `from`; tells how many.
-fn cut<'a>(from: &[&'a [u8]], range: std::ops::Range<usize>, to: &mut [&'a [u8]]) -> usize {
+pub(super) fn cut<'a>(
+    from: &[&'a [u8]],
+    range: std::ops::Range<usize>,
+    to: &mut [&'a [u8]],
+) -> usize {
     let (mut at, mut n) = (0, 0);
     for part in from {
         let first = range.start.max(at);
