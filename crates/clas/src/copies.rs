@@ -1,5 +1,6 @@
 //! Copies of frames, for copy-on-write.
 
+use crate::accounts::Use;
 use crate::{Cla, Clas};
 use abi::errno::EINTR;
 use abi::{PAGE_SIZE, Result};
@@ -17,7 +18,7 @@ impl Clas {
     /// others, or small ones that were just in use, or packed with the rest.
     fn allocate_copy(&self, pages: u64, beside: Beside) -> Result<(Cla, bool)> {
         let mut kept = false;
-        let at = self.allocate_with(pages, |inner| {
+        let at = self.allocate_with(pages, Use::Anon, |inner| {
             kept = false;
             if let Some(end) = beside.before.map(Cla::page)
                 && let Some(start) = end.checked_sub(pages)
@@ -78,7 +79,7 @@ impl Clas {
         }
     }
 
-    /// New frames that read as zeros, for the contents of a file.
+    /// New private frames that read as zeros.
     pub fn allocate_beside(&self, pages: u64, beside: Beside) -> Result<Cla> {
         Ok(self.allocate_copy(pages, beside)?.0)
     }

@@ -12,11 +12,15 @@
 //! A free frame reads as zeros. Most free frames are holes of the file; small runs that were just
 //! in use are overwritten and stay in memory for the next to come (`kept`).
 //!
+//! Frames are counted for who made them (`accounts`).
+//!
 //! Lock order: `Clas::inner` and the lock of a [`MappingRegistry`] are leaves; nothing is called
 //! with them held. Before them come an `Mm`'s lock and then a file's own lock (see the `mm` crate).
 
+mod accounts;
 mod copies;
 mod free;
+mod high;
 mod huge;
 mod kept;
 mod refs;
@@ -26,21 +30,24 @@ mod swap;
 
 use abi::errno::ENOMEM;
 use abi::{PAGE_SIZE, Result, Va};
+use accounts::{Accounts, Owner, Use};
 use free::FreeRuns;
 use hostcall::mem::{Mapping, has_data, memfd, next_hole, punch_hole};
 use hostcall::{HostFd, MemSlice, RawFd};
 use kept::Kept;
 use parking_lot::Mutex;
-use refs::{Freed, RefCounts};
+use refs::{RefCounts, Runs};
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+pub use accounts::{Account, AccountId, AccountStats, Payer, pay_with};
 pub use copies::Beside;
+pub use high::{is_above_high, take_above_high};
 pub use huge::LEN as HUGE;
 pub use registry::MappingRegistry;
-pub use room::{Waiter, kept_free, part_of_room};
+pub use room::{Shortage, Waiter, kept_free, part_of_room};
 pub use swap::SwapStats;
 
 /// A container-level address: a byte offset in the memory file.
@@ -134,11 +141,7 @@ struct Inner {
     /// Neither free nor used: pages that are being given back.
     leaving: u64,
     refs: RefCounts,
-    /// Frames with a reference.
-    used: u64,
-    /// Of `used`, those that are swapped out.
-    away: u64,
-    peak: u64,
+    accounts: Accounts,
     /// Address spaces that have ended, and whose frames are still to come.
     ending: usize,
 }
@@ -208,9 +211,7 @@ impl Clas {
                 kept: Kept::default(),
                 leaving: 0,
                 refs: RefCounts::default(),
-                used: 0,
-                away: 0,
-                peak: 0,
+                accounts: Accounts::default(),
                 ending: 0,
             }),
             room: room::Room::new(limit),
@@ -227,9 +228,9 @@ impl Clas {
 
     /// A run of `pages` frames, reading as zeros, with one reference each. `hint_end`: the run
     /// should end there if it can, so that host mappings merge. `ENOMEM` past the limit: it never
-    /// waits ([`Clas::await_room`] does).
+    /// waits ([`Clas::await_room`] does). It is for contents of files, or shared memory.
     pub fn allocate(&self, pages: u64, hint_end: Option<Cla>) -> Result<Cla> {
-        self.allocate_with(pages, |inner| {
+        self.allocate_with(pages, Use::File, |inner| {
             if let Some(end) = hint_end.map(Cla::page)
                 && let Some(start) = end.checked_sub(pages)
                 && inner.free.covers(start, end)
@@ -240,7 +241,7 @@ impl Clas {
         })
     }
 
-    /// As [`Clas::allocate`], for application memory at `va`: the run should end at `before` (the
+    /// As [`Clas::allocate`], for what is mapped at `va`: the run should end at `before` (the
     /// frame of what is mapped above it), or else start at `after` (where the frames of what is
     /// mapped below it end). If it can do neither, it is placed with free space around it, so that
     /// neighbours that come later can; and congruent to `va` modulo 2 MiB, so that the host can use
@@ -252,7 +253,17 @@ impl Clas {
         after: Option<Cla>,
         va: Va,
     ) -> Result<Cla> {
-        self.allocate_with(pages, |inner| {
+        self.allocate_at(pages, Use::File, Beside { before, after }, va)
+    }
+
+    /// As [`Clas::allocate_near`], for private memory.
+    pub fn allocate_anon(&self, pages: u64, near: Beside, va: Va) -> Result<Cla> {
+        self.allocate_at(pages, Use::Anon, near, va)
+    }
+
+    fn allocate_at(&self, pages: u64, what: Use, near: Beside, va: Va) -> Result<Cla> {
+        let Beside { before, after } = near;
+        self.allocate_with(pages, what, |inner| {
             if let Some(end) = before.map(Cla::page)
                 && let Some(start) = end.checked_sub(pages)
                 && inner.free.covers(start, end)
@@ -276,11 +287,14 @@ impl Clas {
     fn allocate_with(
         &self,
         pages: u64,
+        what: Use,
         mut place: impl FnMut(&mut Inner) -> Option<u64>,
     ) -> Result<Cla> {
         assert!(pages > 0, "an allocation of no frames");
+        let payer = self.payer();
         let mut inner = self.inner.lock();
-        self.find_room(&mut inner, pages)?;
+        let payer = inner.accounts.payer(payer);
+        self.find_room(&mut inner, pages, payer)?;
         let start = match place(&mut inner) {
             Some(start) => start,
             None => {
@@ -290,10 +304,11 @@ impl Clas {
         };
         inner.free.take(start, start + pages);
         inner.kept.remove(start, start + pages);
-        inner.refs.insert(start, start + pages);
-        inner.used += pages;
-        inner.peak = inner.peak.max(inner.here());
-        self.tell_if_low(inner);
+        // (Making room may have let go of the lock.)
+        let owner = Owner::new(inner.accounts.payer(payer), what);
+        inner.refs.insert(start, start + pages, owner);
+        inner.accounts.charge(owner, pages);
+        self.tell_if_low(inner, payer, pages);
         let at = Cla(start * PAGE_SIZE);
         if self.on_disk
             && let Err(e) = hostcall::file::fallocate(self.file.raw(), 0, at.0, pages * PAGE_SIZE)
@@ -362,17 +377,22 @@ impl Clas {
             return;
         }
         // Without the lock: until they are in the free runs, nobody else knows these frames.
-        let swapped = |s: &swap::Swap| freed.iter().map(|r| s.forget(r.0, r.1)).sum();
-        let away: u64 = self.swap.get().map_or(0, swapped);
-        let kept: SmallVec<[bool; 4]> = freed.iter().map(|r| self.clear(r.0, r.1)).collect();
-        let mut excess = Freed::new();
+        let ends: SmallVec<[(swap::Gone, bool); 4]> = freed
+            .iter()
+            .map(|f| {
+                let swap = self.swap.get();
+                let gone = swap.map(|s| s.forget(f.start, f.end));
+                (gone.unwrap_or_default(), self.clear(f.start, f.end))
+            })
+            .collect();
+        let mut excess = Runs::new();
         let mut inner = self.inner.lock();
-        inner.away -= away;
-        for (&(start, end), kept) in freed.iter().zip(kept) {
-            inner.used -= end - start;
-            inner.free.insert(start, end);
+        for (f, (gone, kept)) in freed.iter().zip(ends) {
+            let pages = f.end - f.start;
+            (inner.accounts).uncharge(f.owner, pages, gone.away, gone.stored);
+            inner.free.insert(f.start, f.end);
             if kept {
-                inner.kept.insert(start, end);
+                inner.kept.insert(f.start, f.end);
             }
         }
         while let Some((start, end)) = inner.kept.excess() {
@@ -385,7 +405,7 @@ impl Clas {
     }
 
     /// Gives the memory of frames back that were taken out of the free ones, and puts them back.
-    fn give_back_all(&self, runs: Freed) {
+    fn give_back_all(&self, runs: Runs) {
         for &(start, end) in &runs {
             self.give_back(start, end);
         }
@@ -495,11 +515,23 @@ impl Clas {
         here * PAGE_SIZE
     }
 
-    /// How many references the first of `pages` frames has, and how many from it on have as many.
+    /// How many references the first of `pages` frames has, and how many from it on have as many
+    /// and count for the same account.
     #[must_use]
     pub fn shared_prefix(&self, at: Cla, pages: u64) -> (u32, u64) {
         let inner = self.inner.lock();
         inner.refs.shared_prefix(at.page(), at.page() + pages)
+    }
+
+    /// Whether the frame counts for this account, or for one below it.
+    #[must_use]
+    pub fn is_paid_by(&self, at: Cla, account: AccountId) -> bool {
+        if account == AccountId::ROOT {
+            return true;
+        }
+        let inner = self.inner.lock();
+        let owner = inner.refs.owner(at.page());
+        owner.is_some_and(|o| inner.accounts.is_below(o.account(), account))
     }
 
     /// How many of the first of `pages` frames have exactly one reference.
@@ -564,8 +596,8 @@ impl Clas {
             hostcall::file::fstat(self.file.raw()).map_or(0, |st| st.st_blocks as u64 * 512);
         let inner = self.inner.lock();
         Stats {
-            allocated: inner.used * PAGE_SIZE,
-            peak: inner.peak * PAGE_SIZE,
+            allocated: inner.accounts.root().used * PAGE_SIZE,
+            peak: inner.accounts.root().peak * PAGE_SIZE,
             resident,
             limit: self.room.limit().saturating_mul(PAGE_SIZE),
         }

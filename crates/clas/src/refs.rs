@@ -1,5 +1,6 @@
-//! Reference counts of frames, kept by runs with equal counts. Units are pages.
+//! Reference counts and owners of frames, kept by runs with equal ones. Units are pages.
 
+use crate::accounts::Owner;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
@@ -7,33 +8,71 @@ use std::collections::BTreeMap;
 struct Run {
     end: u64,
     refs: u32,
+    owner: Owner,
 }
 
-/// Invariant: runs are disjoint, adjacent ones differ in their count, and no count is zero.
+impl Run {
+    /// Whether two that are adjacent could be one.
+    fn is_like(&self, other: &Run) -> bool {
+        self.refs == other.refs && self.owner == other.owner
+    }
+}
+
+/// Invariant: runs are disjoint, adjacent ones differ in their count or owner, and no count is zero.
 #[derive(Default)]
 pub(crate) struct RefCounts {
     runs: BTreeMap<u64, Run>,
 }
 
-pub(crate) type Freed = SmallVec<[(u64, u64); 4]>;
+/// Starts and ends.
+pub(crate) type Runs = SmallVec<[(u64, u64); 4]>;
+
+/// Frames that have no reference any more.
+#[derive(Clone, Copy)]
+pub(crate) struct Freed {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) owner: Owner,
+}
 
 impl RefCounts {
     /// `[start, end)` is new, with one reference.
-    pub(crate) fn insert(&mut self, start: u64, end: u64) {
-        self.put(start, Run { end, refs: 1 });
+    pub(crate) fn insert(&mut self, start: u64, end: u64, owner: Owner) {
+        let refs = 1;
+        self.put(start, Run { end, refs, owner });
+    }
+
+    /// Whose the frame `at` is.
+    pub(crate) fn owner(&self, at: u64) -> Option<Owner> {
+        let (_, r) = self.runs.range(..=at).next_back()?;
+        (r.end > at).then_some(r.owner)
+    }
+
+    /// Gives the frame `at` another owner.
+    pub(crate) fn set_owner(&mut self, at: u64, owner: Owner) {
+        for (s, r) in self.take(at, at + 1) {
+            self.put(s, Run { owner, ..r });
+        }
+    }
+
+    /// The runs that end behind `at`: where they start and end, and whose they are.
+    pub(crate) fn from(&self, at: u64) -> impl Iterator<Item = (u64, u64, Owner)> {
+        let first = self.runs.range(..=at).next_back().filter(|r| r.1.end > at);
+        let start = first.map_or(at, |(s, _)| *s);
+        self.runs.range(start..).map(|(s, r)| (*s, r.end, r.owner))
     }
 
     /// Puts a run where there is none, merging it with its neighbours.
     fn put(&mut self, mut start: u64, mut run: Run) {
         if let Some((&s, &r)) = self.runs.range(..start).next_back()
             && r.end == start
-            && r.refs == run.refs
+            && r.is_like(&run)
         {
             self.runs.remove(&s);
             start = s;
         }
         if let Some(&r) = self.runs.get(&run.end)
-            && r.refs == run.refs
+            && r.is_like(&run)
         {
             self.runs.remove(&run.end);
             run.end = r.end;
@@ -76,25 +115,25 @@ impl RefCounts {
     }
 
     /// Gives the runs that have no reference any more.
-    pub(crate) fn decref(&mut self, start: u64, end: u64) -> Freed {
-        let mut freed = Freed::new();
+    pub(crate) fn decref(&mut self, start: u64, end: u64) -> SmallVec<[Freed; 4]> {
+        let mut freed = SmallVec::new();
         for (s, r) in self.take(start, end) {
             if r.refs > 1 {
-                self.put(
-                    s,
-                    Run {
-                        refs: r.refs - 1,
-                        ..r
-                    },
-                );
+                let refs = r.refs - 1;
+                self.put(s, Run { refs, ..r });
             } else {
-                freed.push((s, r.end));
+                freed.push(Freed {
+                    start: s,
+                    end: r.end,
+                    owner: r.owner,
+                });
             }
         }
         freed
     }
 
-    /// How many references the frame `start` has, and up to where, of `end`, the same.
+    /// How many references the frame `start` has, and how many from it on, up to `end`, have as many
+    /// and the same owner.
     pub(crate) fn shared_prefix(&self, start: u64, end: u64) -> (u32, u64) {
         match self.runs.range(..=start).next_back() {
             Some((_, r)) if r.end > start => (r.refs, r.end.min(end) - start),
@@ -103,11 +142,13 @@ impl RefCounts {
     }
 
     pub(crate) fn exclusive_prefix(&self, start: u64, end: u64) -> u64 {
-        // Adjacent runs differ, so the run that holds `start` tells all.
-        match self.shared_prefix(start, end) {
-            (1, n) => n,
-            _ => 0,
+        let mut at = start;
+        while at < end
+            && let (1, n) = self.shared_prefix(at, end)
+        {
+            at += n;
         }
+        at - start
     }
 
     /// The run that holds `at`, if it has one reference.

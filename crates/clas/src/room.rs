@@ -6,6 +6,8 @@
 //!   limit says. Any other frame has no page of the file: so the file never has more than that,
 //!   touched or not.
 //!   (A limit that is set below what is in use forbids allocations until enough is freed.)
+//! - The same goes for the limit of an account ([`crate::accounts`]), but for what is kept: that is
+//!   nobody's but the container's.
 //! - Where there is swap, some room is kept free ([`Room::reserve`]): the maker is told once when
 //!   less is left, and sends frames out before anybody waits for it.
 //! - Who waits for room holds no lock of this crate's, but may hold those of an address space and
@@ -13,11 +15,13 @@
 //!   there is room, when the waiter itself is to die, when there is nothing left to be freed, or
 //!   after [`LONGEST`].
 
-use crate::refs::Freed;
+use crate::accounts::{AccountId, Entry};
+use crate::refs::Runs;
 use crate::{Clas, Inner};
 use abi::errno::ENOMEM;
 use abi::{PAGE_SIZE, Result};
 use parking_lot::{Condvar, MutexGuard};
+use smallvec::SmallVec;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -34,7 +38,8 @@ const PARTS: u64 = 16;
 const PARTS_FREE: u64 = 32;
 const RESERVE_MAX: u64 = 2 << 20;
 
-/// The limit, and what waiters share. The counts of frames are [`Inner`]'s.
+/// The container's limit, and what waiters share. The counts of frames, and who waits, are
+/// [`Inner`]'s.
 pub(crate) struct Room {
     /// In pages; `u64::MAX` for none. Changed under the lock, read without it, too.
     limit: AtomicU64,
@@ -43,12 +48,10 @@ pub(crate) struct Room {
     /// Is told that somebody waits: never under a lock of this crate's, and does not wait itself.
     /// Immutable once set.
     maker: OnceLock<Box<dyn Fn() + Send + Sync>>,
-    /// Waiters that found no room when they looked last.
+    /// Threads that wait, for whichever limit.
     waiting: AtomicU64,
-    /// How often the maker found nothing that it could free.
-    hopeless: AtomicU64,
-    /// The maker was told that little is left, and has not looked since.
-    is_told: AtomicBool,
+    /// Some account has, or had, a limit.
+    limits_inside: AtomicBool,
     /// Some have reached limits of their own, and nobody has looked since.
     some_exhausted: AtomicBool,
 }
@@ -107,6 +110,16 @@ impl Waiter {
     }
 }
 
+/// An account that somebody is to look after.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shortage {
+    pub account: AccountId,
+    /// So many bytes are to be sent out of what it has.
+    pub wanted: u64,
+    /// Somebody waits for room in it and could not go on now; or it has more than its limit.
+    pub is_awaited: bool,
+}
+
 /// How much of memory that may never be touched is worth being made at once where so many bytes are
 /// left: of at most `most` (a power of two).
 #[must_use]
@@ -120,6 +133,11 @@ pub fn part_of_room(left: u64, most: u64) -> u64 {
 #[must_use]
 pub fn kept_free(limit: u64) -> u64 {
     (limit / PARTS_FREE).min(RESERVE_MAX) & !(PAGE_SIZE - 1)
+}
+
+/// The same of a limit in pages.
+fn reserve(limit: u64) -> u64 {
+    kept_free(limit.saturating_mul(PAGE_SIZE)) / PAGE_SIZE
 }
 
 /// A limit of bytes, in pages.
@@ -138,15 +156,14 @@ impl Room {
             changed: Condvar::new(),
             maker: OnceLock::new(),
             waiting: AtomicU64::new(0),
-            hopeless: AtomicU64::new(0),
-            is_told: AtomicBool::new(false),
+            limits_inside: AtomicBool::new(false),
             some_exhausted: AtomicBool::new(false),
         }
     }
 
     /// So many frames are to be free.
     fn reserve(&self) -> u64 {
-        kept_free(self.limit().saturating_mul(PAGE_SIZE)) / PAGE_SIZE
+        reserve(self.limit())
     }
 
     /// In pages.
@@ -165,7 +182,7 @@ impl Room {
     }
 
     fn is_enough_beside(&self, inner: &Inner, pages: u64, kept: u64) -> bool {
-        let then = inner.here().checked_add(pages);
+        let then = inner.accounts.root().here().checked_add(pages);
         then.and_then(|n| n.checked_add(kept + inner.leaving))
             .is_some_and(|n| n <= self.limit())
     }
@@ -191,52 +208,100 @@ impl Clas {
         let _ = self.room.maker.set(maker);
     }
 
-    /// Those that wait now wait in vain.
-    pub fn no_hope(&self) {
-        let _inner = self.inner.lock();
-        self.room.hopeless.fetch_add(1, Ordering::Relaxed);
-        self.room.changed.notify_all();
+    /// Those that wait now for room in this account wait in vain; what is too much of it stays.
+    pub fn no_hope(&self, account: AccountId) {
+        let mut inner = self.inner.lock();
+        if let Some(e) = inner.accounts.get_mut(account) {
+            e.hopeless += 1;
+            e.shrinks = false;
+        }
+        self.wake();
     }
 
-    /// Whether there is room for so many bytes.
+    /// Whether there is room for so many bytes more of the calling thread's.
     #[must_use]
     pub fn has_room(&self, bytes: u64) -> bool {
-        self.room
-            .can_be_enough(&self.inner.lock(), bytes / PAGE_SIZE)
+        self.short(&self.inner.lock(), self.payer(), bytes / PAGE_SIZE)
+            .is_none()
     }
 
     /// Bytes of frames that are made and not swapped out: what the limit counts.
     #[must_use]
     pub fn here(&self) -> u64 {
-        self.inner.lock().here() * PAGE_SIZE
+        self.here_of(AccountId::ROOT)
     }
 
-    /// Whether somebody waits for room, and could not go on now.
+    /// The same of one account.
     #[must_use]
-    pub fn is_awaited(&self) -> bool {
+    pub fn here_of(&self, account: AccountId) -> u64 {
         let inner = self.inner.lock();
-        self.room.waiting.load(Ordering::Relaxed) > 0 && !self.room.can_be_enough(&inner, 1)
+        inner.accounts.get(account).map_or(0, Entry::here) * PAGE_SIZE
+    }
+
+    /// Whether somebody waits for room in this account, and could not go on now; or whether it has
+    /// more than its limit.
+    #[must_use]
+    pub fn is_awaited(&self, account: AccountId) -> bool {
+        self.is_awaited_now(&self.inner.lock(), account)
+    }
+
+    fn is_awaited_now(&self, inner: &Inner, account: AccountId) -> bool {
+        let Some(e) = inner.accounts.get(account) else {
+            return false;
+        };
+        let is_full = |pages| match account {
+            AccountId::ROOT => !self.room.can_be_enough(inner, pages),
+            _ => !e.has_room(pages),
+        };
+        (e.waiting > 0 && is_full(1)) || (e.shrinks && is_full(0))
     }
 
     /// How much of memory that may never be touched is worth being made at once, of at most `most`
-    /// bytes (a power of two): little where a limit is near.
+    /// bytes (a power of two): little where a limit of the calling thread's is near.
     #[must_use]
     pub fn at_once(&self, most: u64) -> u64 {
         if !self.is_limited() {
             return most;
         }
-        let used = self.inner.lock().here();
-        let left = self.room.limit().saturating_sub(used) * PAGE_SIZE;
-        part_of_room(left, most)
+        let payer = self.payer();
+        let inner = self.inner.lock();
+        let left = |(id, e): (AccountId, &Entry)| match id {
+            AccountId::ROOT => self.room.limit().saturating_sub(e.here()),
+            _ => e.limits.max.min(e.limits.high).saturating_sub(e.here()),
+        };
+        let left = inner.accounts.upwards(payer).map(left).min();
+        part_of_room(left.unwrap_or(0).saturating_mul(PAGE_SIZE), most)
     }
 
     /// Tells the maker that somebody may have more than a limit of its own allows
     /// ([`Waiter::set_exhausted`]).
     pub fn tell_of_exhausted(&self) {
         self.room.some_exhausted.store(true, Ordering::Release);
+        self.tell_maker();
+    }
+
+    /// Has the maker look. Without any lock of this crate's.
+    pub(crate) fn tell_maker(&self) {
         if let Some(maker) = self.room.maker.get() {
             maker();
         }
+    }
+
+    /// Has those that wait look again. Under the lock.
+    pub(crate) fn wake(&self) {
+        self.room.changed.notify_all();
+    }
+
+    /// Accounts have limits from now on.
+    pub(crate) fn is_limited_inside(&self) {
+        self.room.limits_inside.store(true, Ordering::Relaxed);
+    }
+
+    /// The nearest account of those that `payer` pays from that so many pages more are too many
+    /// for.
+    fn short(&self, inner: &Inner, payer: AccountId, pages: u64) -> Option<AccountId> {
+        let root = || (!self.room.can_be_enough(inner, pages)).then_some(AccountId::ROOT);
+        inner.accounts.short(payer, pages).or_else(root)
     }
 
     /// Whether somebody told so since it was asked the last time.
@@ -267,36 +332,61 @@ impl Clas {
         room.map(|()| who.asked.swap(0, Ordering::Relaxed))
     }
 
-    /// Waits until there is room for so many bytes, or until `who` is asked to free some itself;
-    /// `ENOMEM` where room does not come, or `who` is to die.
+    /// Waits until there is room for so many bytes of the calling thread's, or until `who` is asked
+    /// to free some itself; `ENOMEM` where room does not come, or `who` is to die.
     pub fn await_room(&self, bytes: u64, who: &Waiter) -> Result<()> {
         let pages = bytes.div_ceil(PAGE_SIZE);
         let maker = self.room.maker.get();
         let longest = if maker.is_some() { LONGEST } else { ENDING_MAX };
         let deadline = Instant::now() + longest;
-        let hopeless = self.room.hopeless.load(Ordering::Relaxed);
+        // Of the account that was short when it looked last.
+        let mut hopeless: Option<(AccountId, u64)> = None;
         let mut inner = self.inner.lock();
         loop {
-            // (An allocation gives back what is kept.)
-            let is_asked = who.asked.load(Ordering::Relaxed) > 0;
-            if is_asked || self.room.can_be_enough(&inner, pages) {
+            // (It may have been moved to another group. An allocation gives back what is kept.)
+            let payer = self.payer();
+            let Some(short) = self.short(&inner, payer, pages) else {
+                return Ok(());
+            };
+            if who.asked.load(Ordering::Relaxed) > 0 {
                 return Ok(());
             }
-            let is_vain = self.room.hopeless.load(Ordering::Relaxed) != hopeless
-                || (maker.is_none() && inner.ending == 0)
-                || self.room.limit() < pages;
-            if is_vain || who.doomed.load(Ordering::Relaxed) || Instant::now() >= deadline {
+            let Some(e) = inner.accounts.get_mut(short) else {
+                continue;
+            };
+            let limit = match short {
+                AccountId::ROOT => self.room.limit(),
+                _ => e.limits.max,
+            };
+            let now = (short, e.hopeless);
+            let before = *hopeless.filter(|h| h.0 == short).get_or_insert(now);
+            hopeless = Some(before);
+            e.waiting += 1;
+            let is_vain = before != now || limit < pages || (maker.is_none() && inner.ending == 0);
+            let is_over = who.doomed.load(Ordering::Relaxed) || Instant::now() >= deadline;
+            if !is_vain && !is_over {
+                inner.accounts.asking.insert(short);
+                self.sleep(&mut inner, pages);
+            }
+            if let Some(e) = inner.accounts.get_mut(short) {
+                e.waiting -= 1;
+            }
+            if is_vain || is_over {
                 return Err(ENOMEM);
             }
-            self.room.waiting.fetch_add(1, Ordering::Relaxed);
-            if let Some(maker) = maker {
-                MutexGuard::unlocked(&mut inner, maker);
-            }
-            if !self.room.can_be_enough(&inner, pages) {
-                self.room.changed.wait_for(&mut inner, LOOK);
-            }
-            self.room.waiting.fetch_sub(1, Ordering::Relaxed);
         }
+    }
+
+    /// Tells the maker, and sleeps for a while unless there is room then.
+    fn sleep(&self, inner: &mut MutexGuard<'_, Inner>, pages: u64) {
+        self.room.waiting.fetch_add(1, Ordering::Relaxed);
+        if let Some(maker) = self.room.maker.get() {
+            MutexGuard::unlocked(inner, maker);
+        }
+        if self.short(inner, self.payer(), pages).is_some() {
+            self.room.changed.wait_for(inner, LOOK);
+        }
+        self.room.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Has those that wait look again.
@@ -305,66 +395,161 @@ impl Clas {
         self.room.changed.notify_all();
     }
 
-    /// Whether there is room for `pages` more frames, once nothing is kept if need be: `ENOMEM`.
-    pub(crate) fn find_room(&self, inner: &mut MutexGuard<'_, Inner>, pages: u64) -> Result<()> {
+    /// Whether there is room for `pages` more frames of this account's, once nothing is kept if need
+    /// be: `ENOMEM`.
+    pub(crate) fn find_room(
+        &self,
+        inner: &mut MutexGuard<'_, Inner>,
+        pages: u64,
+        payer: AccountId,
+    ) -> Result<()> {
         if !self.room.is_enough(inner, pages) {
             self.shed_kept(inner);
         }
-        if self.room.is_enough(inner, pages) {
+        if self.room.is_enough(inner, pages) && inner.accounts.short(payer, pages).is_none() {
             Ok(())
         } else {
             Err(ENOMEM)
         }
     }
 
-    /// Counts `pages` frames that were swapped out as here again, if there is room.
-    pub(crate) fn take_room(&self, pages: u64) -> bool {
+    /// Counts frames that were swapped out as here again, if there is room: which they are, and
+    /// whether the store has them. Their owner goes on paying if it has the room, else the calling
+    /// thread does from now on.
+    pub(crate) fn take_room(&self, frames: &[(u64, bool)]) -> bool {
+        let n = frames.len() as u64;
         let mut inner = self.inner.lock();
-        if self.find_room(&mut inner, pages).is_err() {
+        let owner = |f: &(u64, bool)| inner.refs.owner(f.0).map(|o| o.account());
+        let first = frames.first().and_then(owner);
+        let may_stay = |id: &AccountId| {
+            frames.iter().all(|f| owner(f) == Some(*id)) && inner.accounts.may_grow(*id, n)
+        };
+        let payer = first.filter(may_stay).unwrap_or_else(|| self.payer());
+        if self.find_room(&mut inner, n, payer).is_err() {
             return false;
         }
-        inner.away -= pages;
-        inner.peak = inner.peak.max(inner.here());
-        self.tell_if_low(inner);
+        let payer = inner.accounts.payer(payer);
+        for &(page, was_stored) in frames {
+            if let Some(owner) = inner.refs.owner(page) {
+                let now = inner.accounts.came(owner, was_stored, payer);
+                if now != owner {
+                    inner.refs.set_owner(page, now);
+                }
+            }
+        }
+        self.tell_if_low(inner, payer, frames.len() as u64);
         true
     }
 
-    /// Frames are swapped out, and their pages gone.
-    pub(crate) fn room_came(&self, pages: u64) {
-        self.inner.lock().away += pages;
+    /// Frames of one owner are swapped out, and their pages gone; so many are in the store.
+    pub(crate) fn room_came(&self, first: u64, pages: u64, stored: u64) {
+        let mut inner = self.inner.lock();
+        if let Some(owner) = inner.refs.owner(first) {
+            inner.accounts.went(owner, pages, stored);
+        }
         if self.room.waiting.load(Ordering::Relaxed) > 0 {
-            self.room.changed.notify_all();
+            self.wake();
         }
     }
 
-    /// Tells the maker, once, where little is left and something can be sent out.
-    pub(crate) fn tell_if_low(&self, inner: MutexGuard<'_, Inner>) {
-        let low = self.has_swap() && !self.room.is_enough(&inner, self.room.reserve());
-        drop(inner);
-        if low
-            && self.can_swap()
-            && !self.room.is_told.swap(true, Ordering::Relaxed)
-            && let Some(maker) = self.room.maker.get()
-        {
-            maker();
-        }
-    }
-
-    /// How many bytes are to be sent out for the reserve to be whole, and as much again; 0 where
-    /// it is. (The maker has looked.)
-    #[must_use]
-    pub fn wants_out(&self) -> u64 {
-        if !self.can_swap() {
-            return 0;
-        }
-        self.room.is_told.store(false, Ordering::Relaxed);
+    /// How many pages of the owner of frame `first` may be stored yet.
+    pub(crate) fn swap_room(&self, first: u64) -> u64 {
         let inner = self.inner.lock();
-        let reserve = self.room.reserve();
-        if self.room.can_be_enough(&inner, reserve) {
-            return 0;
+        let owner = inner.refs.owner(first);
+        owner.map_or(0, |o| inner.accounts.swap_room(o))
+    }
+
+    /// Whether an account has little room, and something can be sent out; or more than its `high`.
+    fn is_low(&self, inner: &Inner, id: AccountId, e: &Entry) -> bool {
+        if id == AccountId::ROOT {
+            return self.can_swap() && !self.room.is_enough(inner, self.room.reserve());
         }
-        let taken = inner.here() + inner.leaving + 2 * reserve;
-        taken.saturating_sub(self.room.limit()) * PAGE_SIZE
+        e.above_high() > 0 || (self.can_swap() && !e.has_room(reserve(e.limits.max)))
+    }
+
+    /// After so many pages were made: tells the maker, once, of accounts that `payer` pays from that
+    /// have little room, and notes what is above their `high`.
+    pub(crate) fn tell_if_low(
+        &self,
+        mut inner: MutexGuard<'_, Inner>,
+        payer: AccountId,
+        pages: u64,
+    ) {
+        let inside = self.room.limits_inside.load(Ordering::Relaxed);
+        if !self.has_swap() && !inside {
+            return;
+        }
+        if inside
+            && inner
+                .accounts
+                .upwards(payer)
+                .any(|(_, e)| e.above_high() > 0)
+        {
+            crate::high::note(pages);
+        }
+        let is_new = |(id, e): &(AccountId, &Entry)| !e.is_told && self.is_low(&inner, *id, e);
+        let low: SmallVec<[AccountId; 4]> = (inner.accounts.upwards(payer).filter(is_new))
+            .map(|(id, _)| id)
+            .collect();
+        for id in &low {
+            if let Some(e) = inner.accounts.get_mut(*id) {
+                e.is_told = true;
+            }
+            inner.accounts.asking.insert(*id);
+        }
+        drop(inner);
+        if !low.is_empty() {
+            self.tell_maker();
+        }
+    }
+
+    /// The accounts that somebody is to look after. (The maker has looked.)
+    #[must_use]
+    pub fn shortages(&self) -> Vec<Shortage> {
+        let mut inner = self.inner.lock();
+        let asking: Vec<AccountId> = inner.accounts.asking.iter().copied().collect();
+        let mut out = Vec::new();
+        for account in asking {
+            if let Some(e) = inner.accounts.get_mut(account) {
+                e.is_told = false;
+                e.shrinks &= account == AccountId::ROOT || !e.has_room(0);
+            }
+            let is_awaited = self.is_awaited_now(&inner, account);
+            let wanted = self.wants_out(&inner, account) * PAGE_SIZE;
+            if is_awaited || wanted > 0 {
+                out.push(Shortage {
+                    account,
+                    wanted,
+                    is_awaited,
+                });
+            } else {
+                inner.accounts.asking.remove(&account);
+            }
+        }
+        out
+    }
+
+    /// How many pages are to be sent out for the reserve of an account to be whole, and as much
+    /// again; 0 where it is. What is above `high` goes in any case.
+    fn wants_out(&self, inner: &Inner, account: AccountId) -> u64 {
+        let Some(e) = inner.accounts.get(account) else {
+            return 0;
+        };
+        let limit = match account {
+            AccountId::ROOT => self.room.limit(),
+            _ => e.limits.max,
+        };
+        let free = reserve(limit);
+        let (is_whole, taken) = match account {
+            AccountId::ROOT => (
+                self.room.can_be_enough(inner, free),
+                e.here() + inner.leaving,
+            ),
+            _ => (e.has_room(free), e.here()),
+        };
+        let is_to_go = self.can_swap() && !is_whole;
+        let out = (taken + 2 * free).saturating_sub(limit);
+        e.above_high().max(if is_to_go { out } else { 0 })
     }
 
     /// Gives back what is free and in memory.
@@ -381,10 +566,10 @@ impl Clas {
         self.inner.lock().ending > 0
     }
 
-    /// Whether there is a limit.
+    /// Whether there is a limit, the container's or, of some account, another.
     #[must_use]
     pub fn is_limited(&self) -> bool {
-        self.room.limit() != u64::MAX
+        self.room.limit() != u64::MAX || self.room.limits_inside.load(Ordering::Relaxed)
     }
 
     /// An address space ends, and will soon give its frames back: until [`Clas::has_ended`], who
@@ -401,14 +586,9 @@ impl Clas {
 }
 
 impl Inner {
-    /// Frames with a reference that are not swapped out.
-    pub(crate) fn here(&self) -> u64 {
-        self.used - self.away
-    }
-
     /// Takes out what is free and in memory, to be given back.
-    fn take_kept(&mut self) -> Freed {
-        let mut out = Freed::new();
+    fn take_kept(&mut self) -> Runs {
+        let mut out = Runs::new();
         while let Some((start, end)) = self.kept.pop() {
             self.free.take(start, end);
             self.leaving += end - start;
@@ -472,7 +652,7 @@ mod tests {
             match count.fetch_add(1, Ordering::Relaxed) {
                 0 => {}
                 1 => c.decref(a, 1),
-                _ => c.no_hope(),
+                _ => c.no_hope(AccountId::ROOT),
             }
         }));
         assert_eq!(c.allocate(1, None), Err(ENOMEM));

@@ -247,17 +247,14 @@ impl State {
                     window(va, CHUNK, &hole)
                 };
                 let near = around.beside(&r);
-                let (at, r) = match self.clas.allocate_near(
-                    (r.end - r.start) / PAGE,
-                    near.before,
-                    near.after,
-                    Va(r.start),
-                ) {
+                let pages = (r.end - r.start) / PAGE;
+                let (at, r) = match self.clas.allocate_anon(pages, near, Va(r.start)) {
                     Ok(at) => (at, r),
                     Err(_) if effort == Effort::Guess => return Err(Bad::Memory),
                     Err(_) => {
                         let page = Va(va).page_down().0;
-                        let at = self.clas.allocate(1, None).map_err(|_| Bad::Memory)?;
+                        let at = self.clas.allocate_beside(1, Beside::default());
+                        let at = at.map_err(|_| Bad::Memory)?;
                         (at, page..page + PAGE)
                     }
                 };

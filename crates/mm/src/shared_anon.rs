@@ -53,9 +53,12 @@ impl Mappable for SharedAnon {
                     .min(offset + self.clas.at_once(RUN));
                 let below = frames.last_below(offset).filter(|(r, _)| r.end == offset);
                 let below = below.map(|(r, at)| at.add(r.end - r.start));
-                let at =
-                    self.clas
-                        .allocate_near((limit - offset) / PAGE, None, below, Va(offset))?;
+                let pages = (limit - offset) / PAGE;
+                let (at, limit) = match self.clas.allocate_near(pages, None, below, Va(offset)) {
+                    Ok(at) => (at, limit),
+                    // The caller waits for room for one page.
+                    Err(_) => (self.clas.allocate(1, None)?, offset + PAGE),
+                };
                 let free = frames.insert(offset..limit, at).is_ok();
                 debug_assert!(free);
                 (at, limit)

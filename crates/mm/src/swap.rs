@@ -27,7 +27,7 @@ use crate::types::Bad;
 use crate::vma::VmaFlags;
 use crate::{Mm, PAGE};
 use abi::errno::ENOMEM;
-use clas::Cla;
+use clas::{AccountId, Cla};
 use parking_lot::{Mutex, MutexGuard};
 use platform::USER_MAX;
 use std::ops::Range;
@@ -44,14 +44,27 @@ const KIN_MAX: usize = 64;
 const INWARD: u64 = 16 * PAGE;
 
 /// Where the next is sent out, and what came in last.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Hands {
     out: u64,
+    /// Whose frames are sent out.
+    of: AccountId,
     /// How many frames had come that others have, too ([`clas::Clas::came_shared`]), when no stray
     /// was found.
     no_strays_at: u64,
     /// Where the last part that was brought in ended, and how long it was.
     came: Range<u64>,
+}
+
+impl Default for Hands {
+    fn default() -> Hands {
+        Hands {
+            out: 0,
+            of: AccountId::ROOT,
+            no_strays_at: 0,
+            came: 0..0,
+        }
+    }
 }
 
 impl Hands {
@@ -113,17 +126,19 @@ pub(crate) enum Others {
 }
 
 impl Mm {
-    /// Sends out up to so many bytes that were not used lately, but nothing of its reservation; how
-    /// many went. Where somebody holds the address space and waits for room, that one is asked to do
-    /// it, later.
-    pub fn send_out(&self, bytes: u64) -> u64 {
+    /// Sends out up to so many bytes that were not used lately, of frames that this account or one
+    /// below pays for, but nothing of its reservation; how many went. Where somebody holds the
+    /// address space and waits for room, that one is asked to do it, later.
+    pub fn send_out(&self, bytes: u64, of: AccountId) -> u64 {
         let Some(mut st) = self.state.try_lock() else {
             if self.waiter.ask(bytes) {
                 self.clas.wake_waiters();
             }
             return 0;
         };
+        st.swap.of = of;
         let sent = st.give(bytes);
+        st.swap.of = AccountId::ROOT;
         let met = std::mem::take(&mut st.met);
         drop(st);
         drop(met);
@@ -333,7 +348,9 @@ impl State {
             let end = ends.map(|e| e.end).fold(end, u64::min);
             let (refs, pages) = self.clas.shared_prefix(frame, (end - at) / PAGE);
             let part = at..at + pages * PAGE;
-            if pages == 0 || !unmap_others(others, &part, frame, refs - 1, which) {
+            // (All of them count for the same account.)
+            let is_of = self.clas.is_paid_by(frame, self.swap.of);
+            if pages == 0 || !is_of || !unmap_others(others, &part, frame, refs - 1, which) {
                 at = part.end.max(at + PAGE);
                 continue;
             }

@@ -238,6 +238,7 @@ impl Container {
             self.task_limit.store(n, Ordering::Relaxed);
         }
         self.ns.cgroup.update_limits(new);
+        self.ns.cgroup.is_of(&self.clas);
         let memory = self.ns.cgroup.memory_max().unwrap_or(u64::MAX);
         let frames = self.ns.cgroup.frames_max().unwrap_or(u64::MAX);
         self.clas.set_limit(frames);

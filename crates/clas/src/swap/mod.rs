@@ -284,20 +284,32 @@ impl Swap {
     }
 
     /// Frames `[start, end)` are freed; how many of them were away.
-    pub(crate) fn forget(&self, start: u64, end: u64) -> u64 {
+    pub(crate) fn forget(&self, start: u64, end: u64) -> Gone {
         if self.absent.load(Ordering::Relaxed) == 0 {
-            return 0;
+            return Gone::default();
         }
-        let gone = self.table.lock().take(start, end);
-        for state in &gone {
+        let states = self.table.lock().take(start, end);
+        let mut gone = Gone {
+            away: states.len() as u64,
+            stored: 0,
+        };
+        for state in states {
             if let State::Away(slot) = state {
-                self.store.free(*slot);
-                self.release(1);
+                self.store.free(slot);
+                gone.stored += 1;
             }
         }
-        self.absent.fetch_sub(gone.len() as u64, Ordering::Relaxed);
-        gone.len() as u64
+        self.release(gone.stored);
+        self.absent.fetch_sub(gone.away, Ordering::Relaxed);
+        gone
     }
+}
+
+/// Frames that were away when they were freed, and how many of them were stored.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Gone {
+    pub(crate) away: u64,
+    pub(crate) stored: u64,
 }
 
 impl Clas {
@@ -327,6 +339,21 @@ impl Clas {
     pub fn has_swapped(&self) -> bool {
         let went = |s: &Swap| s.out.load(Ordering::Relaxed) > 0;
         self.swap.get().is_some_and(went)
+    }
+
+    /// How many of the frames `[start, end)` are not here.
+    pub(crate) fn away_of(&self, start: u64, end: u64) -> u64 {
+        let Some(swap) = self.swap.get() else {
+            return 0;
+        };
+        let t = swap.table.lock();
+        let mut away = 0;
+        let mut at = start;
+        while let Some(first) = t.first(at, end, false) {
+            at = t.first(first, end, true).unwrap_or(end);
+            away += at - first;
+        }
+        away
     }
 
     /// Of `pages` frames the first in a row that are here, counted from `at` on.
@@ -365,7 +392,7 @@ impl Clas {
         }
     }
 
-    /// Sends frames out, from the first on; gives how many went: fewer where the store takes no
+    /// Sends frames of one owner out, from the first on; gives how many went: fewer where the store takes no
     /// more. See the module's invariants for who may call it. Never mapped by an application, nor
     /// looked at by anybody, from before this call on.
     pub fn send_out(&self, at: Cla, pages: u64) -> u64 {
@@ -376,8 +403,8 @@ impl Clas {
         let mut buf = vec![0; BATCH * PAGE];
         while done < pages {
             let want = (pages - done).min(BATCH as u64);
-            let n = swap.reserve(want);
             let from = at.add(done * PAGE_SIZE);
+            let n = swap.reserve(want.min(self.swap_room(from.page())));
             let (went, stored) = self.send_batch(swap, from, &mut buf[..n as usize * PAGE]);
             swap.release(n - stored);
             done += went;
@@ -411,7 +438,7 @@ impl Clas {
             t.set(page, state);
         }
         drop(t);
-        self.room_came(n);
+        self.room_came(at.page(), n, stored);
         (n, stored)
     }
 
@@ -463,7 +490,10 @@ impl Clas {
             return Ok(());
         }
         let n = claimed.len() as u64;
-        if !self.take_room(n) {
+        let is_stored = |s: &State| matches!(s, State::Away(_));
+        let frames: SmallVec<[(u64, bool); BATCH]> =
+            claimed.iter().map(|(p, s)| (*p, is_stored(s))).collect();
+        if !self.take_room(&frames) {
             swap.settle(claimed.into_iter());
             return Err(ENOMEM);
         }
@@ -475,6 +505,7 @@ impl Clas {
                 Ok(()) => *state = State::Here,
                 Err(e) => {
                     lost += 1;
+                    self.room_came(*page, 1, u64::from(is_stored(state)));
                     result = Err(e);
                 }
             }
@@ -488,9 +519,6 @@ impl Clas {
         }
         swap.absent.fetch_sub(n - lost, Ordering::Relaxed);
         swap.back.fetch_add(n - lost, Ordering::Relaxed);
-        if lost > 0 {
-            self.room_came(lost);
-        }
         result
     }
 

@@ -580,7 +580,7 @@ fn what_another_has_brought_in_goes_again() {
         a.store(at.0 + i * P, i as u8 + 1).unwrap();
     }
     let here = || clas.stats().allocated - clas.swap_stats().used;
-    assert_eq!(a.mm.send_out(16 * P), 16 * P);
+    assert_eq!(a.mm.send_out(16 * P, clas::AccountId::ROOT), 16 * P);
     for ends in [true, false] {
         let child = a.fork();
         for i in 4..12 {
@@ -591,13 +591,13 @@ fn what_another_has_brought_in_goes_again() {
         assert!(came >= 8 * P);
         if ends {
             drop(child);
-            assert_eq!(a.mm.send_out(16 * P), came);
+            assert_eq!(a.mm.send_out(16 * P, clas::AccountId::ROOT), came);
         } else {
             // A copy of its own: the frames that it gave up stay the parent's.
             for i in 4..12 {
                 child.store(at.0 + i * P, 100).unwrap();
             }
-            assert!(a.mm.send_out(16 * P) >= 8 * P);
+            assert!(a.mm.send_out(16 * P, clas::AccountId::ROOT) >= 8 * P);
             assert_eq!(child.load(at.0 + 5 * P), Ok(100));
         }
     }

@@ -343,7 +343,7 @@ impl World {
                 app.mm.trim();
             }
             Op::SendOut(pages) => {
-                app.mm.send_out(pages * P);
+                app.mm.send_out(pages * P, clas::AccountId::ROOT);
             }
             Op::PageOut(at, len) => {
                 let _ = app.mm.madvise(Va(va(at)), len as u64 * P, MADV_PAGEOUT);

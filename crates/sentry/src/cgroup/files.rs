@@ -1,6 +1,6 @@
 //! The files of a control group.
 
-use super::{Cgroup, Hierarchy, NO_LIMIT, no_threads};
+use super::{Cgroup, Controls, Hierarchy, NO_LIMIT, no_threads};
 use crate::fs::made_by::MadeBy;
 use crate::task::list::PID_MAX;
 use crate::task::task_of;
@@ -73,9 +73,12 @@ enum Place {
     NotRoot,
     /// At the root of a container's tree, as at that of a cgroup namespace.
     Root,
-    /// There, and where the `pids` controller is.
-    RootAndPids,
+    /// There, and where this controller is.
+    RootAnd(Controls),
 }
+
+const PIDS: Place = Place::RootAnd(Controls::PIDS);
+const MEMORY: Place = Place::RootAnd(Controls::MEMORY);
 
 const fn kind(name: &'static str, mode: u32, place: Place) -> Kind {
     Kind { name, mode, place }
@@ -100,20 +103,27 @@ const KINDS: &[Kind] = &[
     kind("cpuset.cpus.effective", 0o444, Place::Root),
     kind("cpuset.mems", 0o644, Place::Root),
     kind("cpuset.mems.effective", 0o444, Place::Root),
-    kind("memory.current", 0o444, Place::Root),
-    kind("memory.events", 0o444, Place::Root),
-    kind("memory.high", 0o644, Place::Root),
-    kind("memory.low", 0o644, Place::Root),
-    kind("memory.max", 0o644, Place::Root),
-    kind("memory.min", 0o644, Place::Root),
-    kind("memory.stat", 0o444, Place::Root),
-    kind("memory.swap.current", 0o444, Place::Root),
-    kind("memory.swap.max", 0o644, Place::Root),
-    kind("pids.current", 0o444, Place::RootAndPids),
-    kind("pids.events", 0o444, Place::RootAndPids),
-    kind("pids.events.local", 0o444, Place::RootAndPids),
-    kind("pids.max", 0o644, Place::RootAndPids),
-    kind("pids.peak", 0o444, Place::RootAndPids),
+    kind("memory.current", 0o444, MEMORY),
+    kind("memory.events", 0o444, MEMORY),
+    kind("memory.events.local", 0o444, MEMORY),
+    kind("memory.high", 0o644, MEMORY),
+    kind("memory.low", 0o644, MEMORY),
+    kind("memory.max", 0o644, MEMORY),
+    kind("memory.min", 0o644, MEMORY),
+    kind("memory.oom.group", 0o644, MEMORY),
+    kind("memory.peak", 0o444, MEMORY),
+    kind("memory.reclaim", 0o200, MEMORY),
+    kind("memory.stat", 0o444, MEMORY),
+    kind("memory.swap.current", 0o444, MEMORY),
+    kind("memory.swap.events", 0o444, MEMORY),
+    kind("memory.swap.high", 0o644, MEMORY),
+    kind("memory.swap.max", 0o644, MEMORY),
+    kind("memory.swap.peak", 0o444, MEMORY),
+    kind("pids.current", 0o444, PIDS),
+    kind("pids.events", 0o444, PIDS),
+    kind("pids.events.local", 0o444, PIDS),
+    kind("pids.max", 0o644, PIDS),
+    kind("pids.peak", 0o444, PIDS),
 ];
 
 impl Kind {
@@ -122,7 +132,7 @@ impl Kind {
             Place::Everywhere => true,
             Place::NotRoot => !c.is_root(),
             Place::Root => c.is_root(),
-            Place::RootAndPids => c.has_pids(),
+            Place::RootAnd(what) => c.controllers().contains(what),
         }
     }
 }
@@ -199,6 +209,27 @@ struct CgroupFile {
     by: Option<Weak<Task>>,
 }
 
+/// What `cgroup.subtree_control` is told to give, and to take back: the last word on each counts.
+fn controls(text: &str) -> Result<[Controls; 2]> {
+    let [mut on, mut off] = [Controls::empty(); 2];
+    for word in text.split_ascii_whitespace() {
+        let (sign, name) = word.split_at_checked(1).ok_or(EINVAL)?;
+        let which = match name {
+            "pids" => Controls::PIDS,
+            "memory" => Controls::MEMORY,
+            // They are the host's, and end at the container.
+            "cpu" | "cpuset" if sign == "+" => return Err(EOPNOTSUPP),
+            _ => return Err(EINVAL),
+        };
+        match sign {
+            "+" => (on, off) = (on | which, off - which),
+            "-" => (on, off) = (on - which, off | which),
+            _ => return Err(EINVAL),
+        }
+    }
+    Ok([on, off])
+}
+
 fn number(text: &str) -> Result<u64> {
     if text == "max" {
         return Ok(u64::MAX);
@@ -206,7 +237,8 @@ fn number(text: &str) -> Result<u64> {
     text.parse().map_err(|_| EINVAL)
 }
 
-fn limit(n: u64) -> String {
+/// A limit, as files tell it.
+pub(super) fn limit(n: u64) -> String {
     if n == u64::MAX {
         "max\n".into()
     } else {
@@ -281,14 +313,17 @@ impl DynFile for CgroupFile {
         if c.is_dead() {
             return Err(ENODEV);
         }
+        if self.kind.place == MEMORY && !c.is_root() {
+            return Ok(c.memory_text(self.kind.name)?.into_bytes());
+        }
         let p = &c.pids;
         let text = match self.kind.name {
             name if c.is_root() && !name.starts_with("cgroup.") => {
                 c.container_file(&k, &*self.opener()?, name)
             }
             "cgroup.controllers" if c.is_root() => "cpuset cpu memory pids\n".into(),
-            "cgroup.controllers" if c.has_pids() => "pids\n".into(),
-            "cgroup.subtree_control" if c.inner.lock().controls => "pids\n".into(),
+            "cgroup.controllers" => c.controllers().names(),
+            "cgroup.subtree_control" => c.inner.lock().controls.names(),
             "cgroup.events" => format!(
                 "populated {}\nfrozen {}\n",
                 u8::from(c.is_populated()),
@@ -337,6 +372,9 @@ impl DynFile for CgroupFile {
         match self.kind.name {
             // The values are the host's.
             name if c.is_root() && !name.starts_with("cgroup.") => return Err(EPERM),
+            name if self.kind.place == MEMORY => {
+                c.write_memory(&k, &*self.opener()?, name, text)?;
+            }
             "cgroup.procs" | "cgroup.threads" => self.attach(&k, file, text)?,
             "cgroup.kill" => match text {
                 "1" => Hierarchy::kill(&k, c),
@@ -363,19 +401,8 @@ impl DynFile for CgroupFile {
             "cgroup.max.depth" => c.inner.lock().max_depth = number(text)?,
             "cgroup.max.descendants" => c.inner.lock().max_descendants = number(text)?,
             "cgroup.subtree_control" => {
-                let mut on = None;
-                for word in text.split_ascii_whitespace() {
-                    match word {
-                        "+pids" => on = Some(true),
-                        "-pids" => on = Some(false),
-                        // They are the host's, and end at the container.
-                        "+cpu" | "+cpuset" | "+memory" => return Err(EOPNOTSUPP),
-                        _ => return Err(EINVAL),
-                    }
-                }
-                if let Some(on) = on {
-                    k.cgroups.set_control(c, on)?;
-                }
+                let [on, off] = controls(text)?;
+                k.cgroups.set_controls(&k, c, on, off)?;
             }
             "pids.max" => {
                 let n = match number(text)? {

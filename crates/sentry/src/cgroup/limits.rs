@@ -6,8 +6,7 @@
 //! root of a container's cgroup namespace. They cannot be written from inside: the values are the
 //! host's.
 //!
-//! Only the root of a container's tree has limits. Groups below it have the `pids` controller
-//! alone.
+//! Groups below the root have limits of their own ([`super::memory`], `pids.max`).
 
 use super::Cgroup;
 use crate::container::Container;
@@ -30,8 +29,8 @@ fn file(l: &Limits, name: &str, cpus: u32) -> Option<String> {
     Some(match name {
         "memory.max" => bytes(l.memory, "max"),
         "memory.low" => bytes(l.reservation, "0"),
-        "memory.high" => "max\n".into(),
-        "memory.min" => "0\n".into(),
+        "memory.high" | "memory.swap.high" => "max\n".into(),
+        "memory.min" | "memory.oom.group" => "0\n".into(),
         "memory.swap.max" if l.swap.is_some() => bytes(l.swap, "max"),
         "memory.swap.max" => {
             let swap = l.memory.zip(l.memory_and_swap);
@@ -106,9 +105,12 @@ impl Cgroup {
             "memory.stat" => {
                 let swap = reader.group.container.clas.swap_stats();
                 let (came, went) = (swap.pages_in, swap.pages_out);
-                memory_stat(used()) + &format!("pswpin {came}\npswpout {went}\n")
+                let files = reader.group.container.clas.files();
+                memory_stat(used(), files) + &format!("pswpin {came}\npswpout {went}\n")
             }
             "memory.events" | "memory.events.local" => memory_events(&reader.group.container),
+            "memory.swap.events" => "high 0\nmax 0\nfail 0\n".into(),
+            "memory.swap.peak" => format!("{}\n", reader.group.container.clas.swap_peak()),
             "memory.peak" => format!("{}\n", reader.group.container.clas.stats().peak),
             "cpu.stat" => cpu_stat(k, &reader.group.container),
             "pids.current" => format!("{}\n", p.current.load(Ordering::Relaxed)),
@@ -126,18 +128,18 @@ fn memory_events(c: &Container) -> String {
     format!("low 0\nhigh 0\nmax {max}\noom {oom}\noom_kill {kills}\noom_group_kill 0\n")
 }
 
-/// All memory is frames of the memory file, which nothing is dropped from: it counts as anonymous.
-fn memory_stat(used: u64) -> String {
+/// `memory.stat`: of memory that is here, so much is of files in memory, or shared. Nothing is
+/// dropped from the memory file, so none of it is a cache.
+pub(super) fn memory_stat(here: u64, files: u64) -> String {
+    let files = files.min(here);
+    let anon = here - files;
     let zero = [
-        "file",
         "kernel",
         "kernel_stack",
         "pagetables",
         "percpu",
         "sock",
         "vmalloc",
-        "shmem",
-        "file_mapped",
         "file_dirty",
         "file_writeback",
         "swapcached",
@@ -146,6 +148,8 @@ fn memory_stat(used: u64) -> String {
         "shmem_thp",
         "inactive_anon",
     ];
+    let first = format!("anon {anon}\nfile {files}\n");
+    let shared = format!("shmem {files}\nfile_mapped 0\n");
     let last = [
         "inactive_file",
         "active_file",
@@ -157,11 +161,9 @@ fn memory_stat(used: u64) -> String {
         "pgmajfault",
     ];
     let zeros = |names: &[&str]| names.iter().map(|n| format!("{n} 0\n")).collect::<String>();
-    format!(
-        "anon {used}\n{}active_anon {used}\n{}",
-        zeros(&zero),
-        zeros(&last)
-    )
+    // (Shared memory lies on the lists of anonymous pages.)
+    let lists = format!("active_anon {here}\n");
+    first + &zeros(&zero) + &shared + &lists + &zeros(&last)
 }
 
 /// CPU time of the container's processes that live.

@@ -1,6 +1,6 @@
 //! Control groups, version 2 (`cgroups(7)`, Documentation/admin-guide/cgroup-v2.rst): one tree for
-//! a container, which every process of it is somewhere in, with the `pids` controller and the
-//! core's own services (freezing, killing).
+//! a container, which every process of it is somewhere in, with the controllers `pids` and `memory`
+//! and the core's own services (freezing, killing).
 //!
 //! A process is in one group with all its threads (there are no threaded groups). It counts against
 //! its group and all above it: each live thread but the main one, and the main one until it is
@@ -10,6 +10,7 @@
 //! |---|---|
 //! | [`files`] | the files that a group shows |
 //! | [`limits`] | what the host limits a container to, as its root group tells it |
+//! | [`memory`] | the `memory` controller of groups below the root |
 //!
 //! Lock order: [`Hierarchy::change`] (the shape of the tree, moves, freezing) → the task list → a
 //! group's `inner` → a process's cell of its group. Fork and exit take the task list's lock alone,
@@ -17,21 +18,27 @@
 //!
 //! Invariants: `populated` is the number of live processes in a group and below; a group with live
 //! processes or children is never dead; `freezers` is how many of a group and those above it have
-//! been told to freeze.
+//! been told to freeze. A group has the `memory` controller exactly where its parent gives it to its
+//! children; what its processes make is paid from the nearest account upwards
+//! ([`Cgroup::account`]), which changes with the tree's shape and moves alone.
 
 pub mod files;
 pub mod limits;
+pub mod memory;
 
+use self::memory::Memory;
 use crate::ns::{CgroupNs, Ns};
 use crate::task::list::TaskList;
 use crate::{Kernel, ThreadGroup};
 use abi::Result;
 use abi::errno::{EAGAIN, EBUSY, EEXIST, EINVAL, ENODEV, ENOENT, EOPNOTSUPP};
 use abi::signal::SIGKILL;
+use bitflags::bitflags;
+use clas::Clas;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use vfs::ucounts::Kind;
 use vfs::userns::{NsId, UserNs};
 
@@ -39,6 +46,31 @@ use vfs::userns::{NsId, UserNs};
 const GROUPS_MAX: u64 = 4096;
 /// No limit.
 pub const NO_LIMIT: i64 = i64::MAX;
+
+bitflags! {
+    /// Controllers that a group can give to its children.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct Controls: u8 {
+        const PIDS = 1;
+        const MEMORY = 2;
+        /// Those of which processes within a group may be told apart from its children's
+        /// (`threaded`).
+        const THREADED = Self::PIDS.bits();
+    }
+}
+
+impl Controls {
+    /// The names, as `cgroup.controllers` has them.
+    fn names(self) -> String {
+        let all = [(Controls::MEMORY, "memory"), (Controls::PIDS, "pids")];
+        let names = all.iter().filter(|c| self.contains(c.0)).map(|c| c.1);
+        let mut text = names.collect::<Vec<_>>().join(" ");
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text
+    }
+}
 
 /// The trees: the root container's, and one of its own for each other container, so that they do
 /// not reach each other's.
@@ -64,6 +96,11 @@ pub struct Cgroup {
     /// Groups below it; changed under [`Hierarchy::change`].
     descendants: AtomicU64,
     pids: Pids,
+    /// The container's memory; set once for a tree's root, and the same below.
+    clas: OnceLock<Weak<Clas>>,
+    /// The `memory` controller; changed under [`Hierarchy::change`]. A leaf lock, but for that of
+    /// accounts.
+    memory: Mutex<Option<Arc<Memory>>>,
     /// Of a container's root group. A leaf lock.
     limits: Mutex<config::Limits>,
 }
@@ -72,8 +109,8 @@ struct Inner {
     children: BTreeMap<Vec<u8>, Arc<Cgroup>>,
     /// Live processes, by id.
     procs: BTreeSet<i32>,
-    /// Whether `pids` is given to the children (`cgroup.subtree_control`).
-    controls: bool,
+    /// What is given to the children (`cgroup.subtree_control`).
+    controls: Controls,
     freeze: bool,
     dead: bool,
     max_depth: u64,
@@ -92,6 +129,10 @@ struct Pids {
 
 impl Cgroup {
     fn new(id: u64, name: &[u8], parent: Option<Arc<Cgroup>>, uid: u32, gid: u32) -> Arc<Cgroup> {
+        let clas = OnceLock::new();
+        if let Some(c) = parent.as_ref().and_then(|p| p.clas.get()) {
+            let _ = clas.set(c.clone());
+        }
         let freezers = parent
             .as_ref()
             .map_or(0, |p| p.freezers.load(Ordering::SeqCst));
@@ -104,7 +145,7 @@ impl Cgroup {
             inner: Mutex::new(Inner {
                 children: BTreeMap::new(),
                 procs: BTreeSet::new(),
-                controls: false,
+                controls: Controls::empty(),
                 freeze: false,
                 dead: false,
                 max_depth: u64::MAX,
@@ -120,6 +161,8 @@ impl Cgroup {
                 events: AtomicU64::new(0),
                 own_events: AtomicU64::new(0),
             },
+            clas,
+            memory: Mutex::new(None),
             limits: Mutex::default(),
         })
     }
@@ -171,10 +214,16 @@ impl Cgroup {
         }
         all
     }
+    /// The controllers that it has: of a root, all that can be had here.
+    #[must_use]
+    pub fn controllers(&self) -> Controls {
+        let parent = self.parent.as_ref();
+        parent.map_or(Controls::all(), |p| p.inner.lock().controls)
+    }
     /// Whether it has the `pids` controller.
     #[must_use]
     pub fn has_pids(&self) -> bool {
-        self.parent.as_ref().is_none_or(|p| p.inner.lock().controls)
+        self.controllers().contains(Controls::PIDS)
     }
     /// Its path as it is seen from `root`: `/`, `/a/b`, or `/..` and so on for what lies beside or
     /// above.
@@ -264,14 +313,21 @@ impl Cgroup {
         if i.dead {
             return Err(ENODEV);
         }
-        let below = i.children.values().any(|c| c.is_populated());
-        // `pids` can be given to children beside processes of the group's own as long as no child
-        // has any.
-        if self.is_root() || !i.controls || !below {
+        if self.is_root() || i.controls.is_empty() || i.can_be_threaded() {
             Ok(())
         } else {
             Err(EBUSY)
         }
+    }
+}
+
+impl Inner {
+    /// Whether it could be the root of threaded groups (`cgroup_can_be_thread_root`): controllers
+    /// that such can have may be given to children beside processes of the group's own, as long as
+    /// no child has any.
+    fn can_be_threaded(&self) -> bool {
+        let below = self.children.values().any(|c| c.is_populated());
+        !below && Controls::THREADED.contains(self.controls)
     }
 }
 
@@ -331,6 +387,9 @@ impl Hierarchy {
         if i.children.contains_key(name) {
             return Err(EEXIST);
         }
+        if i.controls.contains(Controls::MEMORY) {
+            *new.memory.lock() = Some(Memory::below(parent)?);
+        }
         i.children.insert(name.to_vec(), new.clone());
         for c in parent.upwards() {
             c.descendants.fetch_add(1, Ordering::Relaxed);
@@ -354,28 +413,68 @@ impl Hierarchy {
         for c in parent.upwards() {
             c.descendants.fetch_sub(1, Ordering::Relaxed);
         }
+        // What it leaves, files in memory, counts for those above.
+        let memory = c.memory.lock().take();
+        drop(memory);
         Ok(())
     }
-    /// Gives `pids` to the children, or takes it back.
-    fn set_control(&self, c: &Arc<Cgroup>, on: bool) -> Result<()> {
+    /// Gives controllers to the children, and takes others back.
+    fn set_controls(&self, k: &Kernel, c: &Arc<Cgroup>, on: Controls, off: Controls) -> Result<()> {
         let _change = self.change();
-        if on && !c.has_pids() {
-            return Err(ENOENT);
-        }
-        let mut i = c.inner.lock();
-        if i.dead {
-            return Err(ENODEV);
-        }
-        if on && !i.controls && !c.is_root() {
-            let below = i.children.values().any(|c| c.is_populated());
-            if below && !i.procs.is_empty() {
+        let (old, new) = {
+            let mut i = c.inner.lock();
+            if i.dead {
+                return Err(ENODEV);
+            }
+            let old = i.controls;
+            let (on, off) = (on - old, off & old);
+            if !c.controllers().contains(on) {
+                return Err(ENOENT);
+            }
+            if (i.children.values()).any(|c| c.inner.lock().controls.intersects(off)) {
                 return Err(EBUSY);
             }
+            // `cgroup_vet_subtree_control_enable`
+            let beside = Controls::THREADED.contains(on) && i.can_be_threaded();
+            if !on.is_empty() && !c.is_root() && !beside && !i.procs.is_empty() {
+                return Err(EBUSY);
+            }
+            i.controls = (old - off) | on;
+            (old, i.controls)
+        };
+        if (old ^ new).contains(Controls::MEMORY) {
+            let set = self.set_memory(k, c, new.contains(Controls::MEMORY));
+            if set.is_err() {
+                c.inner.lock().controls = old;
+            }
+            return set;
         }
-        if !on && i.children.values().any(|c| c.inner.lock().controls) {
-            return Err(EBUSY);
+        Ok(())
+    }
+    /// Gives the children of `c` the `memory` controller, or takes it back. Nobody else changes the
+    /// tree.
+    fn set_memory(&self, k: &Kernel, c: &Arc<Cgroup>, on: bool) -> Result<()> {
+        let children: Vec<Arc<Cgroup>> = c.children().into_iter().map(|c| c.1).collect();
+        let mut made = Vec::new();
+        for _ in children.iter().filter(|_| on) {
+            made.push(Memory::below(c)?);
         }
-        i.controls = on;
+        let mut made = made.into_iter();
+        let old: Vec<_> = children
+            .iter()
+            .map(|d| std::mem::replace(&mut *d.memory.lock(), made.next()))
+            .collect();
+        let l = k.tasks.lock();
+        for d in children.iter().flat_map(Cgroup::subtree) {
+            let account = d.account();
+            for id in &d.inner.lock().procs {
+                if let Some(p) = l.process(*id) {
+                    p.group.payer.set(account);
+                }
+            }
+        }
+        drop(l);
+        drop(old);
         Ok(())
     }
     /// Moves a process.
@@ -397,6 +496,7 @@ impl Hierarchy {
         to.charge(n);
         from.uncharge(n);
         g.set_cgroup(to.clone());
+        g.payer.set(to.account());
         self.refresh(g, to);
         for t in p.threads.values() {
             t.kick();
@@ -545,6 +645,7 @@ impl Drop for TaskCharge {
 /// A new process begins in `c`, which has been charged for it. Under the task list's lock.
 pub fn begin(_: &TaskList, g: &ThreadGroup, c: &Arc<Cgroup>) {
     g.set_cgroup(c.clone());
+    g.payer.set(c.account());
     g.frozen.store(c.is_freezing(), Ordering::SeqCst);
     c.enter(g.tgid);
 }
@@ -568,9 +669,12 @@ mod tests {
         let h = Hierarchy::new();
         let a = h.make(&h.root, b"a", 0, 0).unwrap();
         let b = h.make(&a, b"b", 0, 0).unwrap();
-        assert_eq!(h.set_control(&a, true), Err(ENOENT));
-        h.set_control(&h.root, true).unwrap();
-        h.set_control(&a, true).unwrap();
+        let k = crate::testing::kernel();
+        let none = Controls::empty();
+        let on = |c| h.set_controls(&k, c, Controls::PIDS, none);
+        assert_eq!(on(&a), Err(ENOENT));
+        on(&h.root).unwrap();
+        on(&a).unwrap();
         a.pids.max.store(3, Ordering::Relaxed);
         b.pids.max.store(2, Ordering::Relaxed);
         let [first, second] = [&b, &b].map(|c| c.try_charge().unwrap());
@@ -592,7 +696,8 @@ mod tests {
         assert_eq!((seen(&b).0, seen(&a).0, seen(&h.root).0), (1, 1, 1));
         second.keep();
         assert_eq!(h.root.pids.current.load(Ordering::Relaxed), 1);
-        assert_eq!(h.set_control(&h.root, false), Err(EBUSY));
+        let off = h.set_controls(&k, &h.root, none, Controls::PIDS);
+        assert_eq!(off, Err(EBUSY));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Where a container's memory ends: room is made by giving back what nobody touched, or by sending
+//! Where the memory of a container, or of a control group in it, ends: room is made by giving back what nobody touched, or by sending
 //! out what was not used lately; else by ending a process (Linux: mm/vmscan.c, mm/oom_kill.c).
 //!
 //! # Invariants
@@ -8,24 +8,32 @@
 //!   space's lock only where it is free. Who waits with such a lock held sends out its own part
 //!   itself, when it is asked.
 //! - What is sent out is taken as the policy says ([`super::replacement`]); of very many, the
-//!   largest give it. Nobody gives what is reserved for it.
+//!   largest give it. Nobody gives what is reserved for it, nor what its group is protected by
+//!   from others (`memory.min`; `memory.low` as long as there is something else).
+//! - For a group's limit ([`Domain`]) only frames go that are paid from its account or one below,
+//!   and only processes of it and of groups below are asked, or ended.
 //! - A process that has reached a limit of its own makes room itself ([`mm::Bounds`]); where it
 //!   cannot, it alone is ended.
 //! - What is reserved is no more than there can be, together: else it is refused.
-//! - Else it ends processes of this container alone, and only while somebody waits who has given up all
+//! - Else it ends processes of this container, or group, alone, and only while somebody waits who has given up all
 //!   that it could itself: none while one that is to die is still on its way
 //!   out, for [`PATIENCE`] at most.
 //! - A process that it ends gets no more memory, and waits for none: it can go.
 
 use super::Kernel;
 use super::replacement::{Share, parts};
+use crate::cgroup::Cgroup;
+use crate::cgroup::memory::{Event, Protection};
 use crate::container::Container;
 use crate::container::log::Level;
-use crate::task::ThreadGroup;
+use crate::task::{Task, ThreadGroup};
 use abi::PAGE_SIZE;
+use abi::errno::{EAGAIN, EINTR};
 use abi::signal::SIGKILL;
+use clas::{AccountId, Shortage};
 use config::{LEAST_MEMORY, MemoryProcess, MemoryReport, control};
 use mm::{Bounds, Mm};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -70,6 +78,12 @@ impl Going {
         since.elapsed() > BUSY_MAX && *times > STUCK
     }
 
+    /// Whether that is so for half as long.
+    fn is_nearly_stuck(&self) -> bool {
+        self.stuck_since
+            .is_some_and(|(since, times)| since.elapsed() > BUSY_MAX / 2 && times > STUCK / 2)
+    }
+
     /// `some_go`: whether there are some now.
     fn is_to_be_awaited(&mut self, some_go: bool) -> bool {
         let now = Instant::now();
@@ -92,14 +106,19 @@ impl Going {
 /// A process that has memory.
 struct Holder {
     group: Arc<ThreadGroup>,
+    /// Where it was when it was found: under the lock that moves take, as who pays for it changes.
+    cgroup: Arc<Cgroup>,
     mm: Arc<Mm>,
 }
 
 impl Holder {
-    fn share(&self) -> Share {
+    /// What it has, and what of that nobody takes who needs room in `domain`.
+    fn share(&self, domain: &Domain, p: Protection) -> Share {
+        let here = self.mm.charged_here();
+        let group = &self.cgroup;
         Share {
-            here: self.mm.charged_here(),
-            reserve: self.mm.bounds().reserve,
+            here,
+            reserve: (self.mm.bounds().reserve).max(group.protected(here, domain.group(), p)),
         }
     }
 
@@ -108,11 +127,56 @@ impl Holder {
     }
 }
 
+/// Whose limit it is that somebody needs room within.
+#[derive(Clone)]
+struct Domain {
+    account: AccountId,
+    /// `None` for the container.
+    group: Option<Arc<Cgroup>>,
+}
+
+impl Domain {
+    /// `None` where the group is gone.
+    fn of(c: &Container, account: AccountId) -> Option<Domain> {
+        let group = match account {
+            AccountId::ROOT => None,
+            id => Some(c.ns.cgroup.with_account(id)?),
+        };
+        Some(Domain { account, group })
+    }
+
+    fn group(&self) -> Option<&Cgroup> {
+        self.group.as_deref()
+    }
+
+    fn has(&self, h: &Holder) -> bool {
+        let of = |d: &Arc<Cgroup>| h.cgroup.is_below(d);
+        self.group.as_ref().is_none_or(of)
+    }
+
+    /// The limit, bytes.
+    fn limit(&self, c: &Container) -> u64 {
+        let own = self.group.as_ref().and_then(|g| g.memory());
+        own.map_or(c.clas.stats().limit, |m| m.max())
+    }
+
+    fn count(&self, c: &Container, e: Event) {
+        if let Some(g) = &self.group {
+            g.memory_event(e);
+        }
+        match e {
+            Event::Max => c.shortage.max.fetch_add(1, Ordering::Relaxed),
+            Event::Oom => c.shortage.oom.fetch_add(1, Ordering::Relaxed),
+            _ => 0,
+        };
+    }
+}
+
 /// Why a process is ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Why {
-    /// The container's limit.
-    Container,
+#[derive(Clone, Copy)]
+enum Why<'a> {
+    /// The limit of the container, or of a group in it.
+    Domain(&'a Domain),
     /// Its own.
     Own,
 }
@@ -147,13 +211,13 @@ impl Kernel {
         });
         if made.is_err() {
             c.shortage.worker.lock().runs = false;
-            c.clas.no_hope();
+            c.clas.no_hope(AccountId::ROOT);
         }
     }
 
     /// Rounds, as long as somebody waits.
     fn make_room(&self, c: &Arc<Container>) {
-        let mut going = Going::default();
+        let mut all: HashMap<AccountId, (Domain, Going)> = HashMap::new();
         let mut asked = Instant::now();
         let mut again = false;
         loop {
@@ -169,18 +233,24 @@ impl Kernel {
             if c.clas.take_exhausted() || again {
                 again = !self.keep_own_limits(c);
             }
-            let wanted = c.clas.wants_out();
-            let freed = self.send_out(c, wanted);
-            // (A few pages that come back at once are no progress.)
-            if freed >= ENOUGH {
-                going.stuck_since = None;
-                continue;
+            let shortages = c.clas.shortages();
+            all.retain(|id, _| shortages.iter().any(|s| s.account == *id));
+            let mut some_freed = false;
+            for s in shortages {
+                if !all.contains_key(&s.account)
+                    && let Some(d) = Domain::of(c, s.account)
+                {
+                    all.insert(s.account, (d, Going::default()));
+                }
+                match all.get_mut(&s.account) {
+                    Some((d, going)) => some_freed |= self.serve(c, d, s, going),
+                    // Its limits are gone as well.
+                    None => c.clas.no_hope(s.account),
+                }
+                asked = Instant::now();
             }
-            if !c.clas.is_awaited() {
-                going.since = None;
-                going.stuck_since = None;
-            } else if wanted == 0 || going.is_stuck() {
-                self.round(c, &mut going);
+            if some_freed {
+                continue;
             }
             let mut worker = c.shortage.worker.lock();
             if !worker.is_asked {
@@ -189,43 +259,54 @@ impl Kernel {
         }
     }
 
+    /// One round for one limit; whether enough could be sent out that the next is worth it at once.
+    fn serve(&self, c: &Arc<Container>, d: &Domain, s: Shortage, going: &mut Going) -> bool {
+        let freed = self.send_out(c, d, s.wanted, going.is_nearly_stuck());
+        // (A few pages that come back at once are no progress.)
+        if freed >= ENOUGH {
+            going.stuck_since = None;
+            return true;
+        }
+        if !s.is_awaited {
+            going.since = None;
+            going.stuck_since = None;
+        } else if s.wanted == 0 || going.is_stuck() {
+            self.round(c, d, going);
+        }
+        false
+    }
+
     /// Has so much sent out. Each process gives its part; where that is too little, whoever has
-    /// more, and what nobody touched is given back as well.
-    fn send_out(&self, c: &Arc<Container>, bytes: u64) -> u64 {
-        let mut freed = 0;
+    /// more, and what nobody touched is given back as well. What is protected as well as can be goes
+    /// where there is nothing else, or has been nothing for long (`is_late`).
+    fn send_out(&self, c: &Arc<Container>, d: &Domain, bytes: u64, is_late: bool) -> u64 {
         if bytes == 0 {
-            return freed;
+            return 0;
         }
         let mut holders = self.holders(c);
         holders.sort_by_key(|h| Arc::as_ptr(&h.mm));
         holders.dedup_by(|a, b| Arc::ptr_eq(&a.mm, &b.mm));
-        let shares: Vec<Share> = holders.iter().map(Holder::share).collect();
-        let mut wanted: Vec<(u64, &Holder)> =
-            parts(&shares, bytes).into_iter().zip(&holders).collect();
-        wanted.sort_by_key(|w| std::cmp::Reverse(w.0));
-        let mut asked = 0;
-        for (part, h) in wanted {
-            if asked >= bytes || part == 0 {
-                break;
-            }
-            let part = part.max(ENOUGH);
-            asked += part;
-            freed += h.mm.send_out(part);
-        }
+        // (Frames of a group may be with others: who moved away, or was forked.)
+        let (within, beside): (Vec<_>, Vec<_>) = holders.into_iter().partition(|h| d.has(h));
+        let mut freed = send_shares(&within, d, Protection::Low, bytes);
         if freed < bytes / 2 {
-            for h in &holders {
-                if freed < bytes {
-                    freed += h.mm.send_out(bytes - freed);
-                }
-            }
-            freed += holders.iter().filter_map(|h| h.mm.trim()).sum::<u64>();
+            freed += within.iter().filter_map(|h| h.mm.trim()).sum::<u64>();
+        }
+        let spare = || within.iter().map(|h| h.share(d, Protection::Low).above());
+        if freed == 0 && (is_late || spare().sum::<u64>() < ENOUGH) {
+            freed = send_shares(&within, d, Protection::Min, bytes);
+            note_low(&within, d, freed);
+        }
+        if freed == 0 && d.group.is_some() {
+            freed = send_shares(&beside, d, Protection::Low, bytes);
         }
         freed
     }
 
-    fn round(&self, c: &Arc<Container>, going: &mut Going) {
-        c.shortage.max.fetch_add(1, Ordering::Relaxed);
-        let holders = self.holders(c);
+    fn round(&self, c: &Arc<Container>, d: &Domain, going: &mut Going) {
+        d.count(c, Event::Max);
+        let mut holders = self.holders(c);
+        holders.retain(|h| d.has(h));
         let (mut freed, mut some_busy) = (0, false);
         for h in &holders {
             match h.mm.trim() {
@@ -233,7 +314,7 @@ impl Kernel {
                 None => some_busy = true,
             }
         }
-        if freed >= ENOUGH || !c.clas.is_awaited() {
+        if freed >= ENOUGH || !c.clas.is_awaited(d.account) {
             going.busy_since = None;
             return;
         }
@@ -248,8 +329,8 @@ impl Kernel {
         if going.is_to_be_awaited(some_go) {
             return;
         }
-        c.shortage.oom.fetch_add(1, Ordering::Relaxed);
-        let limit = c.clas.stats().limit;
+        d.count(c, Event::Oom);
+        let limit = d.limit(c);
         let score = |h: &&Holder| {
             let bytes = h.mm.charged().saturating_sub(h.mm.bounds().reserve);
             badness(bytes, h.group.oom_score_adj(), limit)
@@ -260,11 +341,65 @@ impl Kernel {
             .max_by_key(score);
         match victim {
             Some(v) => {
-                self.end_for_memory(c, v, &holders, Why::Container);
+                self.end_group_for_memory(c, v, &holders, d);
                 going.is_to_be_awaited(true);
             }
-            None => c.clas.no_hope(),
+            None => c.clas.no_hope(d.account),
         }
+    }
+
+    /// Ends a process, and with it all of its group whose processes end together
+    /// (`memory.oom.group`).
+    fn end_group_for_memory(
+        &self,
+        c: &Arc<Container>,
+        victim: &Holder,
+        all: &[Holder],
+        d: &Domain,
+    ) {
+        self.end_for_memory(c, victim, all, Why::Domain(d));
+        let Some(group) = victim.cgroup.oom_group(d.group()) else {
+            return;
+        };
+        group.memory_event(Event::OomGroupKill);
+        let rest = all.iter().filter(|h| {
+            h.cgroup.is_below(group)
+                && !h.is_dying()
+                && h.group.oom_score_adj() != NEVER
+                && !Arc::ptr_eq(&h.group, &victim.group)
+        });
+        rest.for_each(|h| self.end_for_memory(c, h, all, Why::Domain(d)));
+    }
+
+    /// `memory.reclaim`: has so many bytes of a group sent out. `EAGAIN` where fewer could be.
+    pub fn reclaim(&self, group: &Arc<Cgroup>, by: &Task, bytes: u64) -> abi::Result<()> {
+        /// At a time, and so often in vain.
+        const STEP: u64 = 4 << 20;
+        const TRIES: u32 = 16;
+        let c = &by.group.container;
+        let d = match group.memory() {
+            Some(m) => Domain {
+                account: m.account.id(),
+                group: Some(group.clone()),
+            },
+            None => Domain {
+                account: AccountId::ROOT,
+                group: None,
+            },
+        };
+        let (mut done, mut tries) = (0, 0);
+        while done < bytes {
+            if by.is_killed() {
+                return Err(EINTR);
+            }
+            let freed = self.send_out(c, &d, STEP.min(bytes - done), tries > TRIES / 2);
+            tries += u32::from(freed == 0);
+            if tries > TRIES {
+                return Err(EAGAIN);
+            }
+            done += freed;
+        }
+        Ok(())
     }
 
     /// Ends processes that need more than their own limits allow, and can give up nothing; whether
@@ -374,7 +509,8 @@ impl Kernel {
         let l = self.tasks.lock();
         let of = |group: Arc<ThreadGroup>| {
             let mm = l.memory_of(group.tgid, &self.no_memory)?;
-            Some(Holder { group, mm })
+            let cgroup = group.cgroup();
+            Some(Holder { group, cgroup, mm })
         };
         l.processes()
             .filter(|p| Arc::ptr_eq(&p.group.container, c))
@@ -383,18 +519,20 @@ impl Kernel {
     }
 
     /// Ends a process, and all that share its memory.
-    fn end_for_memory(&self, c: &Arc<Container>, victim: &Holder, all: &[Holder], why: Why) {
+    fn end_for_memory(&self, c: &Arc<Container>, victim: &Holder, all: &[Holder], why: Why<'_>) {
         let (id, size) = (victim.group.tgid, victim.mm.charged());
         let name = self.tasks.lock().task(id).map(|t| t.comm());
         let name = String::from_utf8_lossy(&name.unwrap_or_default()).into_owned();
         for h in all.iter().filter(|h| Arc::ptr_eq(&h.mm, &victim.mm)) {
             h.mm.doom();
+            h.cgroup.memory_event(Event::OomKill);
             self.kill_group(&h.group, SIGKILL.number());
         }
         let kills = c.shortage.kills.fetch_add(1, Ordering::Relaxed) + 1;
         let mb = |n: u64| n.div_ceil(1 << 20);
         let (limit, whose) = match why {
-            Why::Container => (c.clas.stats().limit, "the container"),
+            Why::Domain(d) if d.group.is_some() => (d.limit(c), "its control group"),
+            Why::Domain(d) => (d.limit(c), "the container"),
             Why::Own => (victim.mm.bounds().limit, "it"),
         };
         let text = format!(
@@ -411,6 +549,55 @@ impl Kernel {
         let m = [&kills.to_le_bytes(), text.as_bytes()].concat();
         c.try_tell(control::OUT_OF_MEMORY, &m);
     }
+}
+
+/// Counts for their groups that some of so many bytes were theirs though `memory.low` speaks for
+/// them.
+fn note_low(holders: &[Holder], d: &Domain, bytes: u64) {
+    if bytes == 0 {
+        return;
+    }
+    let mut seen: Vec<Arc<Cgroup>> = Vec::new();
+    for h in holders {
+        let group = &h.cgroup;
+        let has = |p| h.share(d, p).reserve;
+        if has(Protection::Low) > has(Protection::Min)
+            && !seen.iter().any(|g| Arc::ptr_eq(g, group))
+        {
+            group.memory_event(Event::Low);
+            seen.push(group.clone());
+        }
+    }
+}
+
+/// Has each of them send out its part of so many bytes; how many went.
+fn send_shares(holders: &[Holder], d: &Domain, p: Protection, bytes: u64) -> u64 {
+    let shares: Vec<Share> = holders.iter().map(|h| h.share(d, p)).collect();
+    let mut wanted: Vec<(u64, &Holder, Share)> = parts(&shares, bytes)
+        .into_iter()
+        .zip(holders.iter().zip(shares))
+        .map(|(n, (h, s))| (n, h, s))
+        .collect();
+    wanted.sort_by_key(|w| std::cmp::Reverse(w.0));
+    let (mut asked, mut freed) = (0, 0);
+    for (part, h, s) in &wanted {
+        if asked >= bytes || *part == 0 {
+            break;
+        }
+        let part = (*part).max(ENOUGH).min(s.above());
+        asked += part;
+        freed += h.mm.send_out(part, d.account);
+    }
+    // Where that is too little, whoever has more.
+    if freed < bytes / 2 {
+        for (_, h, s) in &wanted {
+            let part = s.above().min(bytes - freed.min(bytes));
+            if part > 0 {
+                freed += h.mm.send_out(part, d.account);
+            }
+        }
+    }
+    freed
 }
 
 /// What speaks for ending a process with so many bytes (`oom_badness`): `adj` is in thousandths of

@@ -16,7 +16,7 @@ pub(super) struct Share {
 
 impl Share {
     /// Δ.
-    fn above(self) -> u64 {
+    pub(super) fn above(self) -> u64 {
         self.here.saturating_sub(self.reserve)
     }
 }

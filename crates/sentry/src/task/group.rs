@@ -85,6 +85,9 @@ pub struct ThreadGroup {
     /// Keeps the program's file from being written. A leaf; what is taken out is dropped without
     /// it.
     pub exe_guard: Mutex<Vec<vfs::ops::open::ExecGuard>>,
+    /// From which account its memory is paid: that of its control group, or of the nearest one
+    /// above that has one. Changed with that group; read by its threads.
+    pub payer: Arc<clas::Payer>,
     /// `oom_score_adj`: see [`crate::kernel`]'s `memory`. Atomic.
     pub oom_score_adj: AtomicI32,
     /// The least that an unprivileged process may set. Atomic.
@@ -134,6 +137,7 @@ impl ThreadGroup {
             cpu_ended: Default::default(),
             cpu_children: Default::default(),
             exe_guard: Mutex::new(Vec::new()),
+            payer: Arc::new(clas::Payer::new(&container.clas)),
             oom_score_adj: AtomicI32::new(0),
             oom_score_adj_min: AtomicI32::new(0),
             from_outside: AtomicBool::new(false),

@@ -17,6 +17,7 @@ use platform::{AppThread, Event, Regs, SpaceEnd};
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 use wait::{later, wakes};
 
 /// What only the task's own host thread touches.
@@ -185,6 +186,7 @@ impl Context {
 /// Runs the task until it ends.
 pub fn run(mut cx: Context) {
     let parker = cx.parker.clone();
+    clas::pay_with(&cx.group.payer);
     parker.begins();
     let mut lanes = Lanes::default();
     let bounded = later::Bounded::by(cx.task.clone());
@@ -214,10 +216,32 @@ pub fn run(mut cx: Context) {
                 }
             }
         }
+        if clas::is_above_high() {
+            hold_up(&cx);
+        }
     }
     drop((lanes, bounded));
     super::exit::finish(cx);
     parker.ends();
+}
+
+/// It has made memory above its group's `memory.high`: it sleeps for that, or until there is less.
+fn hold_up(cx: &Context) {
+    const LOOK: Duration = Duration::from_millis(5);
+    let clas = &cx.group.container.clas;
+    let pages = clas::take_above_high();
+    if !cx.group.cgroup().count_above_high() {
+        return;
+    }
+    let start = Instant::now();
+    while let Some(delay) = clas.high_delay(pages)
+        && let left = delay.saturating_sub(start.elapsed())
+        && !left.is_zero()
+        && !cx.is_killed()
+    {
+        let until = Instant::now() + left.min(LOOK);
+        let _ = cx.block_as(Sleep::Killable, &[], Some(until), || Err::<(), _>(EAGAIN));
+    }
 }
 
 /// Its process on the host is gone: by its own doing, it destroyed its stub; or by the host's,

@@ -1,0 +1,604 @@
+//! Who pays for frames: the accounts of a container and of the control groups in it.
+//!
+//! Every frame that has a reference has an owner: the account of whose thread made it ([`Payer`]),
+//! or brought it in from swap when its owner had no room for it. It counts for that account and for all above it, up to the
+//! container's own ([`AccountId::ROOT`]). Forks that share a frame do not pay for it; who copies
+//! it does, for the copy. A process that moves to another group leaves behind what it has made, as
+//! on Linux.
+//!
+//! # Invariants
+//!
+//! - `used`, `away`, `stored` and `files` of an account are sums over the frames that it and all
+//!   accounts below own; `own` is the number of those that it owns itself.
+//! - An account is there while it is open, owns frames, or has accounts below. One that is closed
+//!   goes on counting for those above it, but limits nothing. The container's is always there.
+//! - Accounts nest [`DEPTH_MAX`] deep at most: that bounds what a charge costs.
+//! - Numbers are not used again while their account is there. Who pays with one that is gone pays
+//!   from the container's.
+//!
+//! All of it is under the lock of [`Clas`]; units are pages.
+
+use crate::{Clas, Inner};
+use abi::errno::EAGAIN;
+use abi::{PAGE_SIZE, Result};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, btree_map};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
+
+/// Accounts below the container's, one below the other.
+const DEPTH_MAX: usize = 32;
+
+/// The number of an account, within its container.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct AccountId(u32);
+
+impl AccountId {
+    /// The container's own.
+    pub const ROOT: AccountId = AccountId(0);
+    /// The numbers that there are.
+    const MOST: u32 = u32::MAX >> 1;
+}
+
+/// What a frame is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Use {
+    /// Private memory of address spaces.
+    Anon,
+    /// Contents of a file in memory, or shared memory.
+    File,
+}
+
+/// The account that a frame counts for, and as what. One word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Owner(u32);
+
+impl Owner {
+    pub(crate) fn new(account: AccountId, what: Use) -> Owner {
+        Owner(account.0 << 1 | u32::from(what == Use::File))
+    }
+
+    pub(crate) fn account(self) -> AccountId {
+        AccountId(self.0 >> 1)
+    }
+
+    fn is_file(self) -> bool {
+        self.0 & 1 != 0
+    }
+
+    /// The same frame, when another account pays for it.
+    pub(crate) fn paid_by(self, account: AccountId) -> Owner {
+        Owner(account.0 << 1 | self.0 & 1)
+    }
+}
+
+/// What an account may have, in pages; `u64::MAX` for no limit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Never more is here.
+    pub(crate) max: u64,
+    /// What is here above it is sent out.
+    pub(crate) high: u64,
+    /// Never more is in the swap's store.
+    pub(crate) swap: u64,
+}
+
+impl Limits {
+    const NONE: Limits = Limits {
+        max: u64::MAX,
+        high: u64::MAX,
+        swap: u64::MAX,
+    };
+}
+
+/// One account; see the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    parent: Option<AccountId>,
+    /// Accounts directly below.
+    below: u32,
+    is_open: bool,
+    /// Frames with a reference.
+    pub(crate) used: u64,
+    /// Of `used`, those that are swapped out; of those, what is in the store.
+    pub(crate) away: u64,
+    stored: u64,
+    /// Of `used`, contents of files.
+    files: u64,
+    own: u64,
+    /// The most that was here, and in the store, at a time.
+    pub(crate) peak: u64,
+    stored_peak: u64,
+    pub(crate) limits: Limits,
+    /// Threads that wait for room in it.
+    pub(crate) waiting: u64,
+    /// How often nothing was found that could be freed of it.
+    pub(crate) hopeless: u64,
+    /// It was said that it has little room, or more than `high`, and nobody has looked since.
+    pub(crate) is_told: bool,
+    /// It has more than its new limit: that is to go, though nobody waits for it.
+    pub(crate) shrinks: bool,
+}
+
+impl Entry {
+    fn new(parent: Option<AccountId>) -> Entry {
+        Entry {
+            parent,
+            below: 0,
+            is_open: true,
+            used: 0,
+            away: 0,
+            stored: 0,
+            files: 0,
+            own: 0,
+            peak: 0,
+            stored_peak: 0,
+            limits: Limits::NONE,
+            waiting: 0,
+            hopeless: 0,
+            is_told: false,
+            shrinks: false,
+        }
+    }
+
+    /// Frames that are not swapped out.
+    pub(crate) fn here(&self) -> u64 {
+        self.used - self.away
+    }
+
+    /// Whether so many pages more are within the limit.
+    pub(crate) fn has_room(&self, pages: u64) -> bool {
+        (self.here().checked_add(pages)).is_some_and(|n| n <= self.limits.max)
+    }
+
+    /// What is here above `high`.
+    pub(crate) fn above_high(&self) -> u64 {
+        self.here().saturating_sub(self.limits.high)
+    }
+
+    /// The same as a part of `high`; of nothing, all that there is.
+    pub(crate) fn over_high(&self) -> f64 {
+        self.above_high() as f64 / self.limits.high.max(1) as f64
+    }
+
+    fn note_peaks(&mut self) {
+        self.peak = self.peak.max(self.here());
+        self.stored_peak = self.stored_peak.max(self.stored);
+    }
+}
+
+/// All accounts of a container.
+#[derive(Debug)]
+pub(crate) struct Accounts {
+    root: Entry,
+    others: BTreeMap<AccountId, Entry>,
+    last: u32,
+    /// Those that somebody is to look after: see [`Clas::shortages`].
+    pub(crate) asking: BTreeSet<AccountId>,
+}
+
+impl Default for Accounts {
+    fn default() -> Accounts {
+        Accounts {
+            root: Entry::new(None),
+            others: BTreeMap::new(),
+            last: 0,
+            asking: BTreeSet::new(),
+        }
+    }
+}
+
+impl Accounts {
+    pub(crate) fn root(&self) -> &Entry {
+        &self.root
+    }
+
+    pub(crate) fn get(&self, id: AccountId) -> Option<&Entry> {
+        if id == AccountId::ROOT {
+            Some(&self.root)
+        } else {
+            self.others.get(&id)
+        }
+    }
+
+    pub(crate) fn get_mut(&mut self, id: AccountId) -> Option<&mut Entry> {
+        if id == AccountId::ROOT {
+            Some(&mut self.root)
+        } else {
+            self.others.get_mut(&id)
+        }
+    }
+
+    /// It and all above it, with their numbers; from the container's on where it is gone.
+    pub(crate) fn upwards(&self, id: AccountId) -> impl Iterator<Item = (AccountId, &Entry)> {
+        let entry = |id: AccountId| self.get(id).map(|e| (id, e));
+        std::iter::successors(
+            entry(id).or(Some((AccountId::ROOT, &self.root))),
+            move |(_, e)| e.parent.and_then(entry),
+        )
+    }
+
+    fn each_upwards(&mut self, id: AccountId, mut change: impl FnMut(&mut Entry)) {
+        let mut next = Some(id);
+        while let Some(e) = next.and_then(|id| self.get_mut(id)) {
+            change(e);
+            e.note_peaks();
+            next = e.parent;
+        }
+    }
+
+    /// Whether `id` is `above` or below it.
+    pub(crate) fn is_below(&self, id: AccountId, above: AccountId) -> bool {
+        above == AccountId::ROOT || self.upwards(id).any(|(i, _)| i == above)
+    }
+
+    /// The nearest account, but the container's, that so many pages more are too many for.
+    pub(crate) fn short(&self, payer: AccountId, pages: u64) -> Option<AccountId> {
+        let full = self
+            .upwards(payer)
+            .find(|(id, e)| *id != AccountId::ROOT && !e.has_room(pages));
+        full.map(|(id, _)| id)
+    }
+
+    /// Whether an account is open, and has room for so many pages.
+    pub(crate) fn may_grow(&self, id: AccountId, pages: u64) -> bool {
+        self.get(id).is_some_and(|e| e.is_open) && self.short(id, pages).is_none()
+    }
+
+    /// The account that pays where `id` was asked for.
+    pub(crate) fn payer(&self, id: AccountId) -> AccountId {
+        if self.get(id).is_some() {
+            id
+        } else {
+            AccountId::ROOT
+        }
+    }
+
+    /// New frames.
+    pub(crate) fn charge(&mut self, owner: Owner, pages: u64) {
+        let files = if owner.is_file() { pages } else { 0 };
+        self.each_upwards(owner.account(), |e| {
+            e.used += pages;
+            e.files += files;
+        });
+        if let Some(e) = self.get_mut(owner.account()) {
+            e.own += pages;
+        }
+    }
+
+    /// Frames go, of which so many were away, and stored.
+    pub(crate) fn uncharge(&mut self, owner: Owner, pages: u64, away: u64, stored: u64) {
+        let files = if owner.is_file() { pages } else { 0 };
+        self.each_upwards(owner.account(), |e| {
+            e.used -= pages;
+            e.away -= away;
+            e.stored -= stored;
+            e.files -= files;
+        });
+        if let Some(e) = self.get_mut(owner.account()) {
+            e.own -= pages;
+        }
+        self.sweep(owner.account());
+    }
+
+    /// Frames are swapped out; so many of them are stored.
+    pub(crate) fn went(&mut self, owner: Owner, pages: u64, stored: u64) {
+        self.each_upwards(owner.account(), |e| {
+            e.away += pages;
+            e.stored += stored;
+        });
+    }
+
+    /// A frame comes back, which `payer` has room for and pays for from now on; gives its owner.
+    pub(crate) fn came(&mut self, owner: Owner, was_stored: bool, payer: AccountId) -> Owner {
+        let stored = u64::from(was_stored);
+        let now = owner.paid_by(payer);
+        if now == owner {
+            self.each_upwards(payer, |e| {
+                e.away -= 1;
+                e.stored -= stored;
+            });
+        } else {
+            self.charge(now, 1);
+            self.uncharge(owner, 1, 1, stored);
+        }
+        now
+    }
+
+    /// How many pages of this owner's may be stored yet.
+    pub(crate) fn swap_room(&self, owner: Owner) -> u64 {
+        let rooms = self
+            .upwards(owner.account())
+            .map(|(_, e)| e.limits.swap.saturating_sub(e.stored));
+        rooms.min().unwrap_or(0)
+    }
+
+    /// Forgets accounts that nothing needs any more, from `id` upwards.
+    fn sweep(&mut self, id: AccountId) {
+        let mut next = Some(id);
+        while let Some(id) = next
+            && let Some(e) = self.others.get(&id)
+            && !e.is_open
+            && e.own == 0
+            && e.below == 0
+        {
+            next = e.parent;
+            self.others.remove(&id);
+            self.asking.remove(&id);
+            if let Some(above) = next.and_then(|p| self.get_mut(p)) {
+                above.below -= 1;
+            }
+        }
+    }
+
+    fn open(&mut self, parent: AccountId) -> Result<AccountId> {
+        if self.upwards(parent).count() > DEPTH_MAX {
+            return Err(EAGAIN);
+        }
+        let parent = self.payer(parent);
+        loop {
+            self.last = if self.last >= AccountId::MOST {
+                1
+            } else {
+                self.last + 1
+            };
+            let id = AccountId(self.last);
+            if let btree_map::Entry::Vacant(free) = self.others.entry(id) {
+                free.insert(Entry::new(Some(parent)));
+                if let Some(above) = self.get_mut(parent) {
+                    above.below += 1;
+                }
+                return Ok(id);
+            }
+        }
+    }
+
+    fn close(&mut self, id: AccountId) {
+        if let Some(e) = self.get_mut(id) {
+            e.is_open = false;
+            e.limits = Limits::NONE;
+        }
+        self.sweep(id);
+    }
+}
+
+/// From which account the frames are paid that a thread makes. Threads of one process have one.
+#[derive(Debug)]
+pub struct Payer {
+    /// The container that the account is of.
+    container: u32,
+    account: AtomicU32,
+}
+
+impl Payer {
+    /// At first the container's own account.
+    #[must_use]
+    pub fn new(clas: &Clas) -> Payer {
+        Payer {
+            container: clas.number(),
+            account: AtomicU32::new(AccountId::ROOT.0),
+        }
+    }
+
+    /// Another account pays from now on.
+    pub fn set(&self, account: AccountId) {
+        self.account.store(account.0, Ordering::Relaxed);
+    }
+
+    fn account(&self) -> AccountId {
+        AccountId(self.account.load(Ordering::Relaxed))
+    }
+}
+
+thread_local! {
+    /// Who pays for what this host thread makes: the process that it runs; as `current` on Linux.
+    static PAYER: RefCell<Option<Arc<Payer>>> = const { RefCell::new(None) };
+}
+
+/// The calling thread makes frames for this process from now on.
+pub fn pay_with(payer: &Arc<Payer>) {
+    PAYER.set(Some(payer.clone()));
+}
+
+/// What [`Account::stats`] tells, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AccountStats {
+    /// In frames that are made and not swapped out: what the limit counts.
+    pub here: u64,
+    /// The highest that has been.
+    pub peak: u64,
+    /// Of `here`, contents of files in memory, and shared memory.
+    pub files: u64,
+    /// In the swap's store, and the highest that has been.
+    pub swapped: u64,
+    pub swapped_peak: u64,
+}
+
+/// An account of a control group, until it is dropped.
+#[derive(Debug)]
+pub struct Account {
+    clas: Weak<Clas>,
+    id: AccountId,
+}
+
+fn in_pages(bytes: u64) -> u64 {
+    if bytes == u64::MAX {
+        bytes
+    } else {
+        bytes / PAGE_SIZE
+    }
+}
+
+impl Account {
+    #[must_use]
+    pub fn id(&self) -> AccountId {
+        self.id
+    }
+
+    fn change<T: Default>(&self, f: impl FnOnce(&Clas, &mut Inner) -> T) -> T {
+        let Some(clas) = self.clas.upgrade() else {
+            return T::default();
+        };
+        let mut inner = clas.inner.lock();
+        f(&clas, &mut inner)
+    }
+
+    fn look<T: Default>(&self, f: impl FnOnce(&Entry) -> T) -> T {
+        self.change(|_, inner| inner.accounts.get(self.id).map(f).unwrap_or_default())
+    }
+
+    /// Never more than so many bytes are here from now on; what is here above them is to go
+    /// ([`Account::is_shrinking`]).
+    pub fn set_max(&self, bytes: u64) {
+        let tell = self.change(|clas, inner| {
+            clas.is_limited_inside();
+            let Some(e) = inner.accounts.get_mut(self.id) else {
+                return false;
+            };
+            e.limits.max = in_pages(bytes);
+            e.shrinks = !e.has_room(0);
+            let shrinks = e.shrinks;
+            if shrinks {
+                inner.accounts.asking.insert(self.id);
+            }
+            clas.wake();
+            shrinks
+        });
+        self.tell(tell);
+    }
+
+    /// What is here above so many bytes is sent out from now on.
+    pub fn set_high(&self, bytes: u64) {
+        let tell = self.change(|clas, inner| {
+            clas.is_limited_inside();
+            let Some(e) = inner.accounts.get_mut(self.id) else {
+                return false;
+            };
+            e.limits.high = in_pages(bytes);
+            let is_above = e.above_high() > 0;
+            if is_above {
+                inner.accounts.asking.insert(self.id);
+            }
+            is_above
+        });
+        self.tell(tell);
+    }
+
+    fn tell(&self, is_asking: bool) {
+        if is_asking && let Some(clas) = self.clas.upgrade() {
+            clas.tell_maker();
+        }
+    }
+
+    /// Never more than so many bytes come into the swap's store from now on.
+    pub fn set_swap_max(&self, bytes: u64) {
+        self.change(|_, inner| {
+            if let Some(e) = inner.accounts.get_mut(self.id) {
+                e.limits.swap = in_pages(bytes);
+            }
+        });
+    }
+
+    /// Whether there is more than the limit, and something is being done about it.
+    #[must_use]
+    pub fn is_shrinking(&self) -> bool {
+        self.look(|e| e.shrinks && !e.has_room(0))
+    }
+
+    /// Bytes that are here.
+    #[must_use]
+    pub fn here(&self) -> u64 {
+        self.look(|e| e.here() * PAGE_SIZE)
+    }
+
+    #[must_use]
+    pub fn stats(&self) -> AccountStats {
+        self.look(|e| AccountStats {
+            here: e.here() * PAGE_SIZE,
+            peak: e.peak * PAGE_SIZE,
+            files: e.files * PAGE_SIZE,
+            swapped: e.stored * PAGE_SIZE,
+            swapped_peak: e.stored_peak * PAGE_SIZE,
+        })
+    }
+
+    /// Of what is here, bytes of frames that nobody has touched: they have no page.
+    #[must_use]
+    pub fn untouched(&self) -> u64 {
+        self.clas.upgrade().map_or(0, |c| c.untouched_of(self.id))
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        self.change(|clas, inner| {
+            inner.accounts.close(self.id);
+            clas.wake();
+        });
+    }
+}
+
+impl Clas {
+    /// A new account below `above`, or the container's. `EAGAIN` where they would nest too deep.
+    pub fn open_account(self: &Arc<Self>, above: Option<&Account>) -> Result<Account> {
+        let above = above.map_or(AccountId::ROOT, |a| a.id);
+        let id = self.inner.lock().accounts.open(above)?;
+        Ok(Account {
+            clas: Arc::downgrade(self),
+            id,
+        })
+    }
+
+    /// Bytes of frames that are contents of files, or shared memory.
+    #[must_use]
+    pub fn files(&self) -> u64 {
+        self.inner.lock().accounts.root().files * PAGE_SIZE
+    }
+
+    /// The most bytes that were in the swap's store at a time.
+    #[must_use]
+    pub fn swap_peak(&self) -> u64 {
+        self.inner.lock().accounts.root().stored_peak * PAGE_SIZE
+    }
+
+    /// Who pays for what the calling thread makes here.
+    pub(crate) fn payer(&self) -> AccountId {
+        // (A thread that ends may have none any more.)
+        let own = PAYER.try_with(|p| {
+            let p = p.borrow();
+            let own = p.as_ref().filter(|p| p.container == self.number);
+            own.map(|p| p.account())
+        });
+        own.ok().flatten().unwrap_or(AccountId::ROOT)
+    }
+
+    /// See [`Account::untouched`].
+    fn untouched_of(&self, id: AccountId) -> u64 {
+        /// Runs that are looked at under one lock.
+        const STEP: usize = 1024;
+        let (mut at, mut pages) = (0, 0);
+        loop {
+            let inner = self.inner.lock();
+            let runs: Vec<_> = inner.refs.from(at).take(STEP).collect();
+            let Some(last) = runs.last() else {
+                return pages * PAGE_SIZE;
+            };
+            at = last.1;
+            let of: Vec<(u64, u64)> = runs
+                .iter()
+                .filter(|r| inner.accounts.is_below(r.2.account(), id))
+                .map(|r| (r.0, r.1))
+                .collect();
+            drop(inner);
+            for (start, end) in of {
+                let holes = self.holes(crate::Cla(start * PAGE_SIZE), end - start);
+                let empty: u64 = holes.iter().map(|h| h.1).sum();
+                // What is swapped out has no page either, and is not here.
+                pages += empty.saturating_sub(self.away_of(start, end));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
