@@ -10,6 +10,7 @@ extern crate alloc;
 
 pub mod attr;
 pub mod errno;
+pub mod own;
 pub mod signal;
 pub mod syscalls;
 pub mod time;

@@ -37,7 +37,7 @@ impl AccountId {
     /// The container's own.
     pub const ROOT: AccountId = AccountId(0);
     /// The numbers that there are.
-    const MOST: u32 = u32::MAX >> 1;
+    const MOST: u32 = u32::MAX >> Owner::FLAGS;
 }
 
 /// What a frame is for.
@@ -49,26 +49,43 @@ pub(crate) enum Use {
     File,
 }
 
-/// The account that a frame counts for, and as what. One word.
+/// The account that a frame counts for, as what, and whether its contents are confidential
+/// ([`crate::scrub`]). One word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Owner(u32);
 
 impl Owner {
+    const FILE: u32 = 1;
+    const CONFIDENTIAL: u32 = 2;
+    /// Bits that are no part of the account's number.
+    const FLAGS: u32 = 2;
+
     pub(crate) fn new(account: AccountId, what: Use) -> Owner {
-        Owner(account.0 << 1 | u32::from(what == Use::File))
+        let flags = if what == Use::File { Owner::FILE } else { 0 };
+        Owner(account.0 << Owner::FLAGS | flags)
     }
 
     pub(crate) fn account(self) -> AccountId {
-        AccountId(self.0 >> 1)
+        AccountId(self.0 >> Owner::FLAGS)
     }
 
-    fn is_file(self) -> bool {
-        self.0 & 1 != 0
+    pub(crate) fn is_file(self) -> bool {
+        self.0 & Owner::FILE != 0
+    }
+
+    pub(crate) fn is_confidential(self) -> bool {
+        self.0 & Owner::CONFIDENTIAL != 0
+    }
+
+    /// The same frame, when its contents are.
+    pub(crate) fn confidential(self) -> Owner {
+        Owner(self.0 | Owner::CONFIDENTIAL)
     }
 
     /// The same frame, when another account pays for it.
     pub(crate) fn paid_by(self, account: AccountId) -> Owner {
-        Owner(account.0 << 1 | self.0 & 1)
+        let flags = self.0 & ((1 << Owner::FLAGS) - 1);
+        Owner(account.0 << Owner::FLAGS | flags)
     }
 }
 

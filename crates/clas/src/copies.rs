@@ -43,6 +43,9 @@ impl Clas {
     /// New frames with the contents of `pages` frames from `from` on.
     pub fn copy_of(&self, from: Cla, pages: u64, beside: Beside) -> Result<Cla> {
         let (to, kept) = self.allocate_copy(pages, beside)?;
+        if self.is_confidential(from, pages) {
+            self.mark_confidential(to, pages);
+        }
         if self.is_limited() {
             // What has no page gets none: it could be given back where the limit is reached.
             let mut done = from;

@@ -26,6 +26,7 @@ mod kept;
 mod refs;
 mod registry;
 mod room;
+mod scrub;
 mod swap;
 
 use abi::errno::ENOMEM;
@@ -36,10 +37,10 @@ use hostcall::mem::{Mapping, has_data, memfd, next_hole, punch_hole};
 use hostcall::{HostFd, MemSlice, RawFd};
 use kept::Kept;
 use parking_lot::Mutex;
-use refs::{RefCounts, Runs};
+use refs::{Freed, RefCounts, Runs};
 use smallvec::SmallVec;
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 pub use accounts::{Account, AccountId, AccountStats, Payer, pay_with};
@@ -100,6 +101,16 @@ pub struct Clas {
     swap: OnceLock<swap::Swap>,
     /// What is taken of [`MAPPINGS`].
     mappings: AtomicU64,
+    /// Something was confidential, ever; who is told of it, and whether that was done.
+    scrubs: AtomicBool,
+    keeper: OnceLock<Box<dyn Fn() -> bool + Send + Sync>>,
+    is_told: AtomicBool,
+}
+
+impl Drop for Clas {
+    fn drop(&mut self) {
+        self.scrub_all();
+    }
 }
 
 /// How much of the frames the Sentry has in its own page tables.
@@ -217,6 +228,9 @@ impl Clas {
             room: room::Room::new(limit),
             swap: OnceLock::new(),
             mappings: AtomicU64::new(0),
+            scrubs: AtomicBool::new(false),
+            keeper: OnceLock::new(),
+            is_told: AtomicBool::new(false),
         }))
     }
 
@@ -382,7 +396,7 @@ impl Clas {
             .map(|f| {
                 let swap = self.swap.get();
                 let gone = swap.map(|s| s.forget(f.start, f.end));
-                (gone.unwrap_or_default(), self.clear(f.start, f.end))
+                (gone.unwrap_or_default(), self.clear(f))
             })
             .collect();
         let mut excess = Runs::new();
@@ -419,7 +433,8 @@ impl Clas {
     }
 
     /// Makes frames that nobody has any more read as zeros; whether they stay in memory.
-    fn clear(&self, start: u64, end: u64) -> bool {
+    fn clear(&self, f: &Freed) -> bool {
+        let &Freed { start, end, owner } = f;
         let (at, to) = (start * PAGE_SIZE, end * PAGE_SIZE);
         if !self.on_disk {
             if !has_data(self.file.raw(), at, to) {
@@ -429,6 +444,9 @@ impl Clas {
                 self.slice(Cla(at), (to - at) as usize).zero();
                 return true;
             }
+        }
+        if self.is_to_scrub(owner) {
+            self.scrub(at, to);
         }
         self.give_back(start, end);
         false
@@ -479,6 +497,7 @@ impl Clas {
     /// afterwards.
     pub fn discard(&self, at: Cla, pages: u64) {
         let len = pages * PAGE_SIZE;
+        self.scrub_some(at, pages);
         if len > 0 && punch_hole(self.file.raw(), at.0, len).is_err() {
             self.slice(at, len as usize).zero();
         }

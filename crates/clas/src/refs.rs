@@ -48,11 +48,17 @@ impl RefCounts {
         (r.end > at).then_some(r.owner)
     }
 
-    /// Gives the frame `at` another owner.
-    pub(crate) fn set_owner(&mut self, at: u64, owner: Owner) {
-        for (s, r) in self.take(at, at + 1) {
+    /// Changes the owners of `[start, end)`.
+    pub(crate) fn change_owners(&mut self, start: u64, end: u64, to: impl Fn(Owner) -> Owner) {
+        for (s, r) in self.take(start, end) {
+            let owner = to(r.owner);
             self.put(s, Run { owner, ..r });
         }
+    }
+
+    /// Whether all of `[start, end)` has owners that are so.
+    pub(crate) fn all_owners(&self, start: u64, end: u64, are: impl Fn(Owner) -> bool) -> bool {
+        self.from(start).take_while(|r| r.0 < end).all(|r| are(r.2))
     }
 
     /// The runs that end behind `at`: where they start and end, and whose they are.

@@ -433,7 +433,7 @@ impl Clas {
             if let Some(owner) = inner.refs.owner(page) {
                 let now = inner.accounts.came(owner, was_stored, payer);
                 if now != owner {
-                    inner.refs.set_owner(page, now);
+                    inner.refs.change_owners(page, page + 1, |_| now);
                 }
             }
         }

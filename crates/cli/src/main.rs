@@ -15,6 +15,9 @@ use clap::parser::ValueSource;
 use clap::{Args, CommandFactory, FromArgMatches};
 use std::process::ExitCode;
 
+#[global_allocator]
+static ALLOCATOR: hostcall::scrub::Allocator = hostcall::scrub::Allocator;
+
 fn main() -> ExitCode {
     let parsed = args::Cloister::command()
         .try_get_matches()

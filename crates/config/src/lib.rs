@@ -488,6 +488,10 @@ pub mod control {
     /// a file with [`BoundsSpec`](super::BoundsSpec), as JSON.
     pub const BOUNDS: u32 = 24;
 
+    /// Sentry → starter: something in the container's memory is confidential; descriptor: the memory
+    /// file, which the starter overwrites once the Sentry has ended.
+    pub const CONFIDENTIAL: u32 = 25;
+
     /// Every process.
     pub const ALL: u32 = u32::MAX;
 }

@@ -20,6 +20,7 @@ pub mod path;
 pub mod probe;
 pub mod process;
 pub mod raw;
+pub mod scrub;
 pub mod sock;
 pub mod start;
 pub mod table;

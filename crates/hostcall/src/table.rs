@@ -142,13 +142,13 @@ host_calls! {
     Read = SYS_read, "SGM", "standard streams, the channel's wake-ups";
     Write = SYS_write, "SGBMRC", "standard streams, logs";
     Pread64 = SYS_pread64, "S", "files by a donated descriptor";
-    Pwrite64 = SYS_pwrite64, "S", "files by a donated descriptor";
+    Pwrite64 = SYS_pwrite64, "SM", "files by a donated descriptor; overwriting a memory file that was confidential";
     Readv = SYS_readv, "S", "standard streams into application memory; frames of devices that were taken over";
     Writev = SYS_writev, "S", "standard streams from application memory; frames of such devices";
     Preadv = SYS_preadv, "S", "files into application memory";
     Pwritev2 = SYS_pwritev2, "S", "files from application memory";
     Close = SYS_close, "SGBMRC", "descriptors";
-    Fstat = SYS_fstat, "SG", "size and type of a donated descriptor";
+    Fstat = SYS_fstat, "SGM", "size and type of a donated descriptor";
     Ftruncate = SYS_ftruncate, "SG", "the memory file; files opened for writing";
     Fallocate = SYS_fallocate, "SG", "giving memory back; fallocate(2) of files";
     Fsync = SYS_fsync, "SG", "fsync(2) of files";
@@ -256,7 +256,7 @@ host_calls! {
     Openat = SYS_openat, "-", "before the allow-list";
     Statx = SYS_statx, "G", "attributes";
     Readlinkat = SYS_readlinkat, "G", "symbolic links";
-    Lseek = SYS_lseek, "SG", "going on in a directory; the shared position of inherited files; waiting for the host's changes of a file; what of the memory file was written";
+    Lseek = SYS_lseek, "SGM", "going on in a directory; the shared position of inherited files; waiting for the host's changes of a file; what of the memory file was written";
     Umask = SYS_umask, "-", "the Gofer sets modes itself";
     Geteuid = SYS_geteuid, "-", "whether ownership can be changed";
     Getegid = SYS_getegid, "-", "whether ownership can be changed";
@@ -271,7 +271,7 @@ host_calls! {
     Fchmodat = SYS_fchmodat, "G", "writable mounts";
     Fchownat = SYS_fchownat, "G", "writable mounts";
     Utimensat = SYS_utimensat, "G", "writable mounts";
-    Fstatfs = SYS_fstatfs, "G", "statfs(2)";
+    Fstatfs = SYS_fstatfs, "GM", "statfs(2); what a descriptor is of";
     Fgetxattr = SYS_fgetxattr, "G", "extended attributes";
     Getxattrat = SYS_getxattrat, "G", "POSIX ACLs of files that are not opened";
     Fsetxattr = SYS_fsetxattr, "G", "extended attributes";

@@ -16,6 +16,7 @@ use abi::linux::{
     MADV_POPULATE_WRITE, MADV_RANDOM, MADV_REMOVE, MADV_SEQUENTIAL, MADV_SOFT_OFFLINE,
     MADV_UNMERGEABLE, MADV_WILLNEED, MADV_WIPEONFORK, MS_ASYNC, MS_INVALIDATE, MS_SYNC,
 };
+use abi::own::MADV_CONFIDENTIAL;
 use clas::Backing;
 use platform::Prot;
 use std::ops::Range;
@@ -26,7 +27,7 @@ impl Mm {
     pub fn madvise(&self, va: Va, len: u64, advice: u32) -> Result<()> {
         match advice {
             MADV_HWPOISON | MADV_SOFT_OFFLINE => return Err(EPERM),
-            MADV_NORMAL..=MADV_DONTNEED | MADV_FREE..=MADV_COLLAPSE => {}
+            MADV_NORMAL..=MADV_DONTNEED | MADV_FREE..=MADV_COLLAPSE | MADV_CONFIDENTIAL => {}
             _ => return Err(EINVAL),
         }
         let Some(r) = some_range(va, len)? else {
@@ -224,6 +225,8 @@ impl State {
             MADV_DODUMP | MADV_KEEPONFORK if vma.flags.contains(VmaFlags::DROPPABLE) => {
                 return Err(EINVAL);
             }
+            MADV_DODUMP if vma.flags.contains(VmaFlags::CONFIDENTIAL) => return Err(EINVAL),
+            MADV_CONFIDENTIAL => return self.make_confidential(part, vma),
             MADV_DONTDUMP => (VmaFlags::DONTDUMP, VmaFlags::empty()),
             MADV_DODUMP => (VmaFlags::empty(), VmaFlags::DONTDUMP),
             MADV_WIPEONFORK if !vma.is_private_anon() => return Err(EINVAL),

@@ -79,6 +79,7 @@ mod ahead;
 mod bounds;
 mod brk;
 mod chunk;
+mod confidential;
 mod copy;
 mod fault;
 mod fork;

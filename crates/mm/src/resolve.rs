@@ -156,7 +156,11 @@ impl State {
                 continue;
             }
             if !write || pma.writable() {
-                return Ok((r.clone(), pma.after(r.start - pr.start)));
+                let pma = pma.after(r.start - pr.start);
+                if vma.flags.contains(VmaFlags::CONFIDENTIAL) {
+                    self.mark(&r, &pma, vma);
+                }
+                return Ok((r, pma));
             }
             let pma = pma.after(r.start - pr.start);
             match pma.kind {

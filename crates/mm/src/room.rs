@@ -8,6 +8,8 @@ use crate::vma::{Vma, VmaFlags};
 use crate::vmas::Counts;
 use platform::{Prot, USER_MAX};
 
+const LOCKS: VmaFlags = VmaFlags::LOCKED.union(VmaFlags::LOCKONFAULT);
+
 /// Where the parts of an image lie, as in Linux's `mm_struct`. Set by the loader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
@@ -55,7 +57,7 @@ impl Default for Layout {
 pub(crate) struct Room {
     layout: Layout,
     limits: Limits,
-    /// `mlockall(MCL_FUTURE)`: flags that new mappings get.
+    /// Flags that new mappings get: by `mlockall(MCL_FUTURE)`, or [`crate::confidential`].
     default_flags: VmaFlags,
 }
 
@@ -72,6 +74,7 @@ impl Room {
     pub(crate) fn inherit(&mut self, parent: &Room) {
         self.layout = parent.layout.clone();
         self.limits = parent.limits;
+        self.default_flags = parent.default_flags - LOCKS;
     }
 
     pub(crate) fn layout(&self) -> &Layout {
@@ -97,7 +100,12 @@ impl Room {
 
     /// New mappings are locked like this from now on.
     pub(crate) fn lock_new(&mut self, flags: VmaFlags) {
-        self.default_flags = flags & (VmaFlags::LOCKED | VmaFlags::LOCKONFAULT);
+        self.default_flags = (self.default_flags - LOCKS) | (flags & LOCKS);
+    }
+
+    /// New mappings get these flags, too.
+    pub(crate) fn add_default(&mut self, flags: VmaFlags) {
+        self.default_flags |= flags;
     }
 
     /// Whether `RLIMIT_AS` and `RLIMIT_DATA` let `len` more bytes in (`may_expand_vm`).

@@ -12,7 +12,7 @@
 //!   moves it. What another address space has brought in may still be so here; bringing it in again
 //!   is nothing. Where that one has given it up since, it is in memory and no hand passes by it: a
 //!   *stray*, which is looked for where little else goes.
-//! - Locked memory stays, and what is within a reservation ([`crate::bounds`]).
+//! - Locked and confidential memory stays, and what is within a reservation ([`crate::bounds`]).
 //!
 //! # Which memory
 //!
@@ -282,7 +282,7 @@ impl State {
                     let part = at..((at | (CLUSTER - 1)) + 1).min(r.end);
                     at = part.end;
                     end = at;
-                    if self.is_locked(&part) {
+                    if self.stays(&part) {
                         continue;
                     }
                     let len = part.end - part.start;
@@ -304,8 +304,10 @@ impl State {
         (unused, used)
     }
 
-    fn is_locked(&self, r: &Range<u64>) -> bool {
-        const KEPT: VmaFlags = VmaFlags::LOCKED.union(VmaFlags::LOCKONFAULT);
+    fn stays(&self, r: &Range<u64>) -> bool {
+        const KEPT: VmaFlags = VmaFlags::LOCKED
+            .union(VmaFlags::LOCKONFAULT)
+            .union(VmaFlags::CONFIDENTIAL);
         let mut vmas = self.vmas.range(r.clone());
         vmas.any(|(_, v)| v.flags.intersects(KEPT))
     }
@@ -394,7 +396,7 @@ impl State {
 
     /// `MADV_PAGEOUT`.
     pub(crate) fn page_out(&mut self, r: Range<u64>) {
-        if !self.can_send() || self.is_locked(&r) {
+        if !self.can_send() || self.stays(&r) {
             return;
         }
         self.host.unmap(r.clone());
@@ -465,7 +467,7 @@ fn unmap_others(
     }
     let owners = others.iter_mut().filter(|o| o.is_owner(r, at));
     let mut owners: Vec<_> = owners.collect();
-    let keeps = |o: &State| o.is_locked(r) || o.host.is_gone() || !o.may_lose(r.end - r.start);
+    let keeps = |o: &State| o.stays(r) || o.host.is_gone() || !o.may_lose(r.end - r.start);
     if owners.len() != refs as usize || owners.iter().any(|o| keeps(o)) {
         return false;
     }

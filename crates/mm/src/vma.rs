@@ -27,6 +27,8 @@ bitflags::bitflags! {
         const POLICY = 0xffff_fc00;
         /// mseal(2): see [`crate::seal`].
         const SEALED = 1 << 32;
+        /// See [`crate::confidential`].
+        const CONFIDENTIAL = 1 << 33;
     }
 }
 

@@ -6,11 +6,11 @@
 use crate::{EXIT_BROKEN, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, EXIT_NOT_STARTED};
 use abi::Result;
 pub use config::control::{
-    ALL, BOUNDS, CENSUS, CHANGES, CRASH, DONE, ERROR, EXEC, EXIT, EXITED, JOIN, LIMITS, MEMORY,
-    NETWORK, NOT_EXECUTABLE, NOT_FOUND, NOTE, OUT_OF_MEMORY, PAUSE, PING, READY, REFUSED, RESUME,
-    RULES, SIGNAL, START, WINDOW,
+    ALL, BOUNDS, CENSUS, CHANGES, CONFIDENTIAL, CRASH, DONE, ERROR, EXEC, EXIT, EXITED, JOIN,
+    LIMITS, MEMORY, NETWORK, NOT_EXECUTABLE, NOT_FOUND, NOTE, OUT_OF_MEMORY, PAUSE, PING, READY,
+    REFUSED, RESUME, RULES, SIGNAL, START, WINDOW,
 };
-use hostcall::{RawFd, sock};
+use hostcall::{HostFd, RawFd, sock};
 
 /// The longest packet.
 pub(crate) const MAX: usize = 2048;
@@ -46,6 +46,8 @@ pub enum Said {
     Note(String),
     /// A process was ended for lack of memory: how many were so far, and a sentence.
     OutOfMemory(u64, String),
+    /// Its memory is confidential: the file is the first that came with it.
+    Confidential,
     /// It has closed its end.
     HungUp,
     /// Something that this version does not know.
@@ -65,13 +67,14 @@ pub(crate) fn tell(fd: RawFd, kind: u32, payload: &[u8], given: &[RawFd]) -> Res
     sock::try_send(fd, &packet, given).map(|_| ())
 }
 
-pub(crate) fn receive(fd: RawFd) -> Said {
+/// What a child says, with the descriptors that came with it.
+pub(crate) fn receive(fd: RawFd) -> (Said, Vec<HostFd>) {
     let mut buf = [0u8; MAX];
     match sock::recv(fd, &mut buf) {
-        Ok((0, _)) => Said::HungUp,
-        Ok((n, _)) => decode(&buf[..n]),
-        Err(abi::errno::EBADMSG) => Said::Nothing,
-        Err(_) => Said::HungUp,
+        Ok((0, _)) => (Said::HungUp, Vec::new()),
+        Ok((n, fds)) => (decode(&buf[..n]), fds),
+        Err(abi::errno::EBADMSG) => (Said::Nothing, Vec::new()),
+        Err(_) => (Said::HungUp, Vec::new()),
     }
 }
 
@@ -107,6 +110,7 @@ pub fn decode(packet: &[u8]) -> Said {
             Some((kills, text)) => Said::OutOfMemory(u64::from_le_bytes(*kills), plain(text)),
             None => Said::Nothing,
         },
+        (CONFIDENTIAL, _) => Said::Confidential,
         (CRASH, _) => Said::Failed(plain(payload), EXIT_BROKEN),
         (NOT_FOUND, _) => Said::Failed(plain(payload), EXIT_NOT_FOUND),
         (NOT_EXECUTABLE, _) => Said::Failed(plain(payload), EXIT_NOT_EXECUTABLE),

@@ -20,6 +20,8 @@ pub struct Running {
     broker: Option<Child>,
     /// A container in somebody else's sandbox: the Sentry is not ours.
     joined: bool,
+    /// The memory file of a container with confidential memory.
+    confidential: Option<HostFd>,
 }
 
 /// How a sandbox ended.
@@ -94,6 +96,7 @@ impl Running {
             gofer: Some(gofer),
             broker,
             joined: false,
+            confidential: None,
         }
     }
 
@@ -105,6 +108,7 @@ impl Running {
             gofer: Some(gofer),
             broker: None,
             joined: true,
+            confidential: None,
         }
     }
 
@@ -196,7 +200,7 @@ impl Running {
             if attendant.is_over() {
                 break;
             }
-            w.hear(&self, attendant);
+            w.hear(&mut self, attendant);
             if self.joined && (w.seen.exit.is_some() || w.fds[CONTROL].fd == -1) {
                 break;
             }
@@ -251,7 +255,7 @@ impl Running {
                 Ok(_) | Err(abi::errno::EINTR) => continue,
                 Err(_) => return (false, None),
             }
-            match control::receive(self.control.raw()) {
+            match control::receive(self.control.raw()).0 {
                 Said::Exit(status) => return (true, Some(status)),
                 Said::HungUp => return (true, None),
                 // Said before it was hung up on: it tries once more.
@@ -259,6 +263,7 @@ impl Running {
                 | Said::Answer(_)
                 | Said::Note(_)
                 | Said::OutOfMemory(..)
+                | Said::Confidential
                 | Said::Nothing => {}
             }
         }
@@ -308,12 +313,13 @@ impl Watch {
     }
 
     /// What children have said.
-    fn hear(&mut self, r: &Running, attendant: &mut dyn Attendant) {
+    fn hear(&mut self, r: &mut Running, attendant: &mut dyn Attendant) {
         for (i, socket) in [(REPORT, r.report.raw()), (CONTROL, r.control.raw())] {
             if self.fds[i].revents == 0 {
                 continue;
             }
-            match control::receive(socket) {
+            let (said, mut fds) = control::receive(socket);
+            match said {
                 Said::HungUp => self.fds[i].fd = -1,
                 // Only the Sentry speaks for the program.
                 Said::Exit(s) if i == CONTROL => {
@@ -329,10 +335,17 @@ impl Watch {
                 Said::OutOfMemory(kills, text) if i == CONTROL => {
                     attendant.out_of_memory(kills, &text);
                 }
+                Said::Confidential if i == CONTROL => {
+                    // (It has one memory file.)
+                    if let Some(f) = fds.pop().filter(|_| r.confidential.is_none()) {
+                        r.confidential = Some(f);
+                    }
+                }
                 Said::Exit(_)
                 | Said::Answer(_)
                 | Said::Note(_)
                 | Said::OutOfMemory(..)
+                | Said::Confidential
                 | Said::Nothing => {}
             }
         }
@@ -498,6 +511,10 @@ impl Running {
         reap(&mut self.sentry);
         finish(&mut self.gofer, GRACE);
         finish(&mut self.broker, GRACE);
+        if let Some(f) = self.confidential.take() {
+            // (What is no memory file is not touched.)
+            let _ = hostcall::scrub::memory_file(f.raw());
+        }
     }
 }
 

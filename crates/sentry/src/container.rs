@@ -309,6 +309,12 @@ impl Container {
             self.try_tell(control::NOTE, text.as_bytes());
         }
     }
+    /// Gives the starter the memory file, without waiting, to be overwritten at an end that the
+    /// Sentry does not see; whether it has it.
+    pub fn tell_of_confidential(&self) -> bool {
+        let m = message(control::CONFIDENTIAL, &[]);
+        hostcall::sock::try_send(self.control.raw(), &m, &[self.clas.memory_fd()]).is_ok()
+    }
     /// As [`Container::tell`], without waiting: what a starter has no room for is lost.
     pub fn try_tell(&self, kind: u32, payload: &[u8]) {
         let _ = hostcall::sock::try_send(self.control.raw(), &message(kind, payload), &[]);

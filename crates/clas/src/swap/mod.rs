@@ -402,13 +402,13 @@ impl Clas {
         let mut done = 0;
         let mut buf = vec![0; BATCH * PAGE];
         while done < pages {
-            let want = (pages - done).min(BATCH as u64);
             let from = at.add(done * PAGE_SIZE);
+            let want = self.open_prefix(from, (pages - done).min(BATCH as u64));
             let n = swap.reserve(want.min(self.swap_room(from.page())));
             let (went, stored) = self.send_batch(swap, from, &mut buf[..n as usize * PAGE]);
             swap.release(n - stored);
             done += went;
-            if went < want {
+            if went < want || want == 0 {
                 break;
             }
         }
@@ -442,7 +442,7 @@ impl Clas {
         (n, stored)
     }
 
-    fn read_frames(&self, at: Cla, buf: &mut [u8]) -> Result<()> {
+    pub(crate) fn read_frames(&self, at: Cla, buf: &mut [u8]) -> Result<()> {
         let mut done = 0;
         while done < buf.len() {
             match hostcall::file::pread(self.file.raw(), &mut buf[done..], at.0 + done as u64) {

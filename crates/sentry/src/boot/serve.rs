@@ -44,7 +44,10 @@ pub fn serve(kernel: &Arc<Kernel>, held: Option<Launch>) -> String {
         }
         match server.next() {
             // The starter is gone; nobody waits for us.
-            Ok(Heard::Gone) => hostcall::process::exit_group(72),
+            Ok(Heard::Gone) => {
+                server.kernel.root.clas.scrub_all();
+                hostcall::process::exit_group(72)
+            }
             Ok(Heard::Word) => {}
             Err(why) => return why,
         }

@@ -190,6 +190,12 @@ impl Kernel {
                 k.memory_is_short(c);
             }
         }));
+        let container = Arc::downgrade(c);
+        c.clas.on_confidential(Box::new(move || {
+            container
+                .upgrade()
+                .is_some_and(|c| c.tell_of_confidential())
+        }));
     }
 
     fn memory_is_short(self: &Arc<Self>, c: Arc<Container>) {

@@ -106,6 +106,7 @@ named! {
         MADV_POPULATE_WRITE,
         MADV_DONTNEED_LOCKED,
         MADV_COLLAPSE,
+        MADV_CONFIDENTIAL = abi::own::MADV_CONFIDENTIAL,
     }
 }
 

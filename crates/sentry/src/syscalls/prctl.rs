@@ -44,6 +44,8 @@ named! {
         PR_GET_THP_DISABLE = 42,
         PR_CAP_AMBIENT = 47,
         PR_SET_VMA = 0x5356_4d41,
+        PR_SET_CONFIDENTIAL = abi::own::PR_SET_CONFIDENTIAL,
+        PR_GET_CONFIDENTIAL = abi::own::PR_GET_CONFIDENTIAL,
     }
 }
 
@@ -97,6 +99,8 @@ enum PrctlCmd {
     SetNoNewPrivs,
     GetNoNewPrivs,
     SetThpDisable,
+    SetConfidential,
+    GetConfidential,
     GetThpDisable,
     Ambient(AmbientCmd),
 }
@@ -148,6 +152,8 @@ impl PrctlCmd {
             O::PR_GET_NO_NEW_PRIVS if arg2 == 0 && rest_is_zero => PrctlCmd::GetNoNewPrivs,
             O::PR_SET_THP_DISABLE => PrctlCmd::SetThpDisable,
             O::PR_GET_THP_DISABLE => PrctlCmd::GetThpDisable,
+            O::PR_SET_CONFIDENTIAL if arg2 == 1 && rest_is_zero => PrctlCmd::SetConfidential,
+            O::PR_GET_CONFIDENTIAL if arg2 == 0 && rest_is_zero => PrctlCmd::GetConfidential,
             O::PR_CAP_AMBIENT if arg4 == 0 && arg5 == 0 => {
                 PrctlCmd::Ambient(AmbientCmd::new(arg2, arg3)?)
             }
@@ -215,6 +221,8 @@ fn prctl(
         }
         PrctlCmd::SetNoNewPrivs => cx.no_new_privs.store(true, Ordering::Relaxed),
         PrctlCmd::GetNoNewPrivs => return Ok(cx.no_new_privs.load(Ordering::Relaxed).into()),
+        PrctlCmd::SetConfidential => mm.set_confidential()?,
+        PrctlCmd::GetConfidential => return Ok(mm.is_confidential().into()),
         PrctlCmd::Ambient(cmd) => return ambient(cx, cmd),
         PrctlCmd::GetTiming
         | PrctlCmd::SetTiming

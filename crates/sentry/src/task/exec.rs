@@ -217,6 +217,9 @@ pub fn exec(cx: &mut Context, req: ExecRequest) -> Result<()> {
         let mm = Mm::new(cx.group.container.clas.clone(), space);
         mm.charge_to(cx.cred().ucounts());
         mm.set_bounds(*cx.group.memory.lock());
+        if cx.mm().is_confidential() {
+            mm.set_confidential()?;
+        }
         Ok(mm)
     })?;
 

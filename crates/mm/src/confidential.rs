@@ -1,0 +1,82 @@
+//! Confidential memory (ContainerVisor, section III.D): what is in it is overwritten as soon as it
+//! is given up, and goes nowhere else meanwhile ([`clas::Clas::mark_confidential`]).
+//!
+//! # Invariants
+//!
+//! - What serves a VMA with [`VmaFlags::CONFIDENTIAL`] is marked before anybody can write to it:
+//!   what is there when the VMA becomes so, and what is made later ([`State::resolve`]). That are
+//!   private frames, and those of files in memory that it shares. Files that the host keeps are the
+//!   host's.
+//! - Such a VMA is not dumped, and what it has is not swapped out. What is swapped out already is
+//!   brought in first.
+//! - fork(2) and mremap(2) keep the flag; a copy of a marked frame is marked.
+//! - Where all of a process is confidential ([`Mm::set_confidential`]), new VMAs are, and the same
+//!   holds for its children and the programs that it becomes.
+
+use crate::pma::{Pma, PmaKind};
+use crate::state::State;
+use crate::vma::{Vma, VmaFlags};
+use crate::{Mm, PAGE, Result};
+use abi::errno::ENOMEM;
+use std::ops::Range;
+
+impl Mm {
+    /// All of its memory is confidential from now on; `ENOMEM` where something that is swapped out
+    /// finds no room.
+    pub fn set_confidential(&self) -> Result<()> {
+        self.with(|st| {
+            st.room
+                .add_default(VmaFlags::CONFIDENTIAL | VmaFlags::DONTDUMP);
+            let all: Vec<(Range<u64>, Vma)> = st.vmas.iter().map(|(r, v)| (r, v.clone())).collect();
+            for (r, vma) in all {
+                st.make_confidential(r, &vma)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Whether all of its memory is confidential.
+    #[must_use]
+    pub fn is_confidential(&self) -> bool {
+        self.with(|st| st.room.default_flags().contains(VmaFlags::CONFIDENTIAL))
+    }
+}
+
+impl State {
+    /// What serves `r`, a part of one VMA, is confidential from now on, and so is what will.
+    pub(crate) fn make_confidential(&mut self, r: Range<u64>, vma: &Vma) -> Result<()> {
+        const FLAGS: VmaFlags = VmaFlags::CONFIDENTIAL.union(VmaFlags::DONTDUMP);
+        if !vma.flags.contains(FLAGS) {
+            self.reserve_vmas(self.vmas.cuts(&r))?;
+            self.vmas.change(r.clone(), |_, flags| *flags |= FLAGS);
+        }
+        let mut at = r.start;
+        while at < r.end
+            && let Some((e, pma)) = self.pmas.first_from(at).map(|(e, p)| (e, *p))
+            && e.start < r.end
+        {
+            let part = e.start.max(at)..e.end.min(r.end);
+            if !pma.is_here() {
+                // (A part of it is something else then.)
+                self.bring_in(part.start, part.clone())
+                    .map_err(|_| ENOMEM)?;
+                continue;
+            }
+            self.mark(&part, &pma.after(part.start - e.start), vma);
+            at = part.end;
+        }
+        Ok(())
+    }
+
+    /// Marks what serves `r` of a confidential VMA.
+    pub(crate) fn mark(&self, r: &Range<u64>, pma: &Pma, vma: &Vma) {
+        let is_its = match pma.kind {
+            PmaKind::Anon | PmaKind::AnonCow => true,
+            PmaKind::File | PmaKind::FileWritable => vma.is_shared(),
+            PmaKind::Swapped => false,
+        };
+        if let Some(at) = pma.frames().filter(|_| is_its) {
+            self.clas.mark_confidential(at, (r.end - r.start) / PAGE);
+        }
+    }
+}
