@@ -225,8 +225,10 @@ def swapped():
     hog = a.python("import os; b = bytearray(os.urandom(24 << 20)); print(1)")
     check(hog.wait() == -9 and a.number("memory.swap.peak") >= 4 * MB, hog.returncode)
     a.write("memory.swap.max", 0)
-    before = a.number("memory.swap.current")
-    check(a.python("b = bytearray(b'x' * (24 << 20))").wait() == -9 and before == 0, "no swap")
+    check(soon("no swap is left", lambda: a.number("memory.swap.current") == 0))
+    check(a.python("b = bytearray(b'x' * (24 << 20))").wait() == -9, "no swap")
+    check(a.number("memory.swap.current") == 0, "swap that is not allowed")
+    check("fail 0" not in a.read("memory.swap.events"), a.read("memory.swap.events"))
     a.remove()
     print("swapped")
 
@@ -245,7 +247,8 @@ def reclaimed():
     end(p)
     a.write("memory.high", "8M")
     p = a.holder(24)
-    check(soon("down to high", lambda: a.number() <= 8 * MB), a.number())
+    # (Less than what is worth a round may stay.)
+    check(soon("down to high", lambda: a.number() <= 8 * MB + MB // 2), a.number())
     check(a.events()["high"] >= 1 and a.events()["oom"] == 0 and p.poll() is None, a.events())
     end(p)
     a.remove()
@@ -257,7 +260,9 @@ def reclaimed():
         p = kept.holder(20)
         q = other.run(f"{LIB}/thrash", "1", "2", "50", "20000", stdout=subprocess.PIPE)
         check(q.wait() == 0 and q.stdout.read() == b"whole\n", q.returncode)
-        check(kept.number("memory.swap.current") == 0 and kept.number() >= 20 * MB, word, kept.number())
+        # (What is low gives way where nothing else went for a while.)
+        most = MB if word == "low" else 0
+        check(kept.number("memory.swap.current") <= most and kept.number() >= 20 * MB - most, word, kept.number())
         check(other.number("memory.swap.peak") > 0, "the other was not sent out")
         end(p)
         kept.remove(), other.remove()
@@ -280,7 +285,7 @@ b = []
 while True: b.append(bytearray(b'x' * 65536)); print(len(b), flush=True)""")
     time.sleep(3)
     n = a.number()
-    check(p.poll() is None and 8 * MB <= n < 24 * MB, p.poll(), n)
+    check(p.poll() is None and 7 * MB <= n < 24 * MB, p.poll(), n)
     check(a.events()["high"] >= 1 and a.events()["oom_kill"] == 0, a.events())
     start = time.monotonic()
     end(p)
@@ -292,12 +297,12 @@ while True: b.append(bytearray(b'x' * 65536)); print(len(b), flush=True)""")
 def words():
     """What the files take, and what they refuse."""
     a = Group("a")
-    for value, want in [("1M", "1048576"), ("4097", "4096"), ("max", "max"), ("0x10", OSError), ("", OSError), ("-1", OSError), ("1G\n", str(1 << 30))]:
+    for value, want in [("1M", "1048576"), ("4097", "4096"), ("max", "max"), ("0x10000", "65536"), ("-1", OSError), ("1q", OSError), ("9223372036854771712", "max"), ("1G\n", str(1 << 30))]:
         for name in ("max", "high", "min", "low", "swap.max", "swap.high"):
             try:
                 a.write(f"memory.{name}", value)
                 got = a.read(f"memory.{name}")
-                check(want == got or want is OSError and value == "", name, value, got)
+                check(want == got, name, value, got)
             except OSError as e:
                 check(want is OSError and e.errno == 22, name, value, e)
     for value, fine in [("1", 1), ("0", 1), ("2", 0), ("x", 0)]:
@@ -306,7 +311,7 @@ def words():
             check(fine, "oom.group", value)
         except OSError as e:
             check(not fine and e.errno == 22, value, e)
-    for value in ("x", "1M swappiness=201", "1M some=1"):
+    for value in ("x", "max", "1M swappiness=201", "1M some=1"):
         try:
             a.write("memory.reclaim", value)
             check(False, "reclaim", value)

@@ -13,8 +13,9 @@
 //! - An account is there while it is open, owns frames, or has accounts below. One that is closed
 //!   goes on counting for those above it, but limits nothing. The container's is always there.
 //! - Accounts nest [`DEPTH_MAX`] deep at most: that bounds what a charge costs.
-//! - Numbers are not used again while their account is there. Who pays with one that is gone pays
-//!   from the container's.
+//! - Who pays is asked under the lock, and is given another account before its own is closed: so
+//!   nobody pays with one that is gone (else the container would). Numbers are not used again while
+//!   their account is there.
 //!
 //! All of it is under the lock of [`Clas`]; units are pages.
 
@@ -23,11 +24,13 @@ use abi::errno::EAGAIN;
 use abi::{PAGE_SIZE, Result};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, btree_map};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 /// Accounts below the container's, one below the other.
 const DEPTH_MAX: usize = 32;
+/// Accounts of a container, those that are closed included: twice as many as there may be groups.
+const MOST: usize = 8192;
 
 /// The number of an account, within its container.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -36,6 +39,15 @@ pub struct AccountId(u32);
 impl AccountId {
     /// The container's own.
     pub const ROOT: AccountId = AccountId(0);
+
+    pub(crate) fn number(self) -> u32 {
+        self.0
+    }
+
+    pub(crate) fn numbered(n: u32) -> AccountId {
+        AccountId(n)
+    }
+
     /// The numbers that there are.
     const MOST: u32 = u32::MAX >> Owner::FLAGS;
 }
@@ -98,6 +110,8 @@ pub(crate) struct Limits {
     pub(crate) high: u64,
     /// Never more is in the swap's store.
     pub(crate) swap: u64,
+    /// Who makes more while there is more in the store is held up.
+    pub(crate) swap_high: u64,
 }
 
 impl Limits {
@@ -105,6 +119,7 @@ impl Limits {
         max: u64::MAX,
         high: u64::MAX,
         swap: u64::MAX,
+        swap_high: u64::MAX,
     };
 }
 
@@ -126,6 +141,10 @@ pub(crate) struct Entry {
     /// The most that was here, and in the store, at a time.
     pub(crate) peak: u64,
     stored_peak: u64,
+    /// Pages that went, and that came back, ever; and how often its limit of swap was in the way.
+    out: u64,
+    back: u64,
+    swap_fails: u64,
     pub(crate) limits: Limits,
     /// Threads that wait for room in it.
     pub(crate) waiting: u64,
@@ -150,6 +169,9 @@ impl Entry {
             own: 0,
             peak: 0,
             stored_peak: 0,
+            out: 0,
+            back: 0,
+            swap_fails: 0,
             limits: Limits::NONE,
             waiting: 0,
             hopeless: 0,
@@ -173,9 +195,18 @@ impl Entry {
         self.here().saturating_sub(self.limits.high)
     }
 
-    /// The same as a part of `high`; of nothing, all that there is.
+    /// The same as a part of `high`, or of that of swap; of nothing, all that there is.
     pub(crate) fn over_high(&self) -> f64 {
-        self.above_high() as f64 / self.limits.high.max(1) as f64
+        let part = |is: u64, high: u64| is.saturating_sub(high) as f64 / high.max(1) as f64;
+        let swap = part(self.stored, self.limits.swap_high);
+        part(self.here(), self.limits.high).max(swap)
+    }
+
+    /// How many pages more may be stored, and how many away with those of zeros.
+    fn swap_room(&self) -> u64 {
+        let most = self.limits.swap.saturating_mul(crate::swap::TABLE_MAX);
+        let stored = self.limits.swap.saturating_sub(self.stored);
+        stored.min(most.saturating_sub(self.away))
     }
 
     fn note_peaks(&mut self) {
@@ -303,12 +334,14 @@ impl Accounts {
         self.each_upwards(owner.account(), |e| {
             e.away += pages;
             e.stored += stored;
+            e.out += pages;
         });
     }
 
     /// A frame comes back, which `payer` has room for and pays for from now on; gives its owner.
     pub(crate) fn came(&mut self, owner: Owner, was_stored: bool, payer: AccountId) -> Owner {
         let stored = u64::from(was_stored);
+        self.each_upwards(owner.account(), |e| e.back += 1);
         let now = owner.paid_by(payer);
         if now == owner {
             self.each_upwards(payer, |e| {
@@ -322,12 +355,19 @@ impl Accounts {
         now
     }
 
-    /// How many pages of this owner's may be stored yet.
-    pub(crate) fn swap_room(&self, owner: Owner) -> u64 {
-        let rooms = self
-            .upwards(owner.account())
-            .map(|(_, e)| e.limits.swap.saturating_sub(e.stored));
-        rooms.min().unwrap_or(0)
+    /// How many pages of this owner's may be stored yet; where none, that counts.
+    pub(crate) fn take_swap_room(&mut self, owner: Owner) -> u64 {
+        let rooms = self.upwards(owner.account()).map(|(_, e)| e.swap_room());
+        let room = rooms.min().unwrap_or(0);
+        if room == 0 {
+            self.each_upwards(owner.account(), |e| e.swap_fails += 1);
+        }
+        room
+    }
+
+    /// Whether its limits of swap leave room.
+    pub(crate) fn can_swap(&self, id: AccountId) -> bool {
+        self.upwards(id).all(|(_, e)| e.swap_room() > 0)
     }
 
     /// Forgets accounts that nothing needs any more, from `id` upwards.
@@ -349,7 +389,7 @@ impl Accounts {
     }
 
     fn open(&mut self, parent: AccountId) -> Result<AccountId> {
-        if self.upwards(parent).count() > DEPTH_MAX {
+        if self.upwards(parent).count() > DEPTH_MAX || self.others.len() >= MOST {
             return Err(EAGAIN);
         }
         let parent = self.payer(parent);
@@ -429,6 +469,11 @@ pub struct AccountStats {
     /// In the swap's store, and the highest that has been.
     pub swapped: u64,
     pub swapped_peak: u64,
+    /// Pages that went out, and that came back, ever.
+    pub pages_out: u64,
+    pub pages_in: u64,
+    /// How often a limit of swap was in the way.
+    pub swap_fails: u64,
 }
 
 /// An account of a control group, until it is dropped.
@@ -436,6 +481,8 @@ pub struct AccountStats {
 pub struct Account {
     clas: Weak<Clas>,
     id: AccountId,
+    /// See [`Account::untouched`].
+    untouched: AtomicU64,
 }
 
 fn in_pages(bytes: u64) -> u64 {
@@ -507,6 +554,16 @@ impl Account {
         }
     }
 
+    /// Who makes more while more bytes are in the swap's store is held up from now on.
+    pub fn set_swap_high(&self, bytes: u64) {
+        self.change(|clas, inner| {
+            clas.is_limited_inside();
+            if let Some(e) = inner.accounts.get_mut(self.id) {
+                e.limits.swap_high = in_pages(bytes);
+            }
+        });
+    }
+
     /// Never more than so many bytes come into the swap's store from now on.
     pub fn set_swap_max(&self, bytes: u64) {
         self.change(|_, inner| {
@@ -536,13 +593,25 @@ impl Account {
             files: e.files * PAGE_SIZE,
             swapped: e.stored * PAGE_SIZE,
             swapped_peak: e.stored_peak * PAGE_SIZE,
+            pages_out: e.out,
+            pages_in: e.back,
+            swap_fails: e.swap_fails,
         })
     }
 
-    /// Of what is here, bytes of frames that nobody has touched: they have no page.
+    /// Of what is here, bytes of frames that nobody has touched: they have no page. It costs a look
+    /// at every frame of the container: where somebody else looks already, it is what was found
+    /// last.
     #[must_use]
     pub fn untouched(&self) -> u64 {
-        self.clas.upgrade().map_or(0, |c| c.untouched_of(self.id))
+        let Some(clas) = self.clas.upgrade() else {
+            return 0;
+        };
+        if let Some(_one) = clas.looks.try_lock() {
+            let found = clas.untouched_of(self.id);
+            self.untouched.store(found, Ordering::Relaxed);
+        }
+        self.untouched.load(Ordering::Relaxed)
     }
 }
 
@@ -563,6 +632,7 @@ impl Clas {
         Ok(Account {
             clas: Arc::downgrade(self),
             id,
+            untouched: AtomicU64::new(0),
         })
     }
 
@@ -591,8 +661,9 @@ impl Clas {
 
     /// See [`Account::untouched`].
     fn untouched_of(&self, id: AccountId) -> u64 {
-        /// Runs that are looked at under one lock.
-        const STEP: usize = 1024;
+        /// Runs that are looked at under one lock, and pages of one that are at once.
+        const STEP: usize = 64;
+        const PIECE: u64 = (4 << 20) / PAGE_SIZE;
         let (mut at, mut pages) = (0, 0);
         loop {
             let inner = self.inner.lock();
@@ -601,13 +672,18 @@ impl Clas {
                 return pages * PAGE_SIZE;
             };
             at = last.1;
+            let is_of = |a: AccountId| a == id || inner.accounts.is_below(a, id);
             let of: Vec<(u64, u64)> = runs
                 .iter()
-                .filter(|r| inner.accounts.is_below(r.2.account(), id))
+                .filter(|r| is_of(r.2.account()))
                 .map(|r| (r.0, r.1))
                 .collect();
             drop(inner);
-            for (start, end) in of {
+            let pieces = of.into_iter().flat_map(|(start, end)| {
+                let starts = (start..end).step_by(PIECE as usize);
+                starts.map(move |s| (s, end.min(s + PIECE)))
+            });
+            for (start, end) in pieces {
                 let holes = self.holes(crate::Cla(start * PAGE_SIZE), end - start);
                 let empty: u64 = holes.iter().map(|h| h.1).sum();
                 // What is swapped out has no page either, and is not here.

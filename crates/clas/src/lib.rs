@@ -97,6 +97,8 @@ pub struct Clas {
     view: View,
     inner: Mutex<Inner>,
     room: room::Room,
+    /// Held by who looks which frames were touched: one at a time.
+    looks: Mutex<()>,
     /// Where frames go that there is no room for; set at the start, if at all.
     swap: OnceLock<swap::Swap>,
     /// What is taken of [`MAPPINGS`].
@@ -226,6 +228,7 @@ impl Clas {
                 ending: 0,
             }),
             room: room::Room::new(limit),
+            looks: Mutex::new(()),
             swap: OnceLock::new(),
             mappings: AtomicU64::new(0),
             scrubs: AtomicBool::new(false),
@@ -305,10 +308,8 @@ impl Clas {
         mut place: impl FnMut(&mut Inner) -> Option<u64>,
     ) -> Result<Cla> {
         assert!(pages > 0, "an allocation of no frames");
-        let payer = self.payer();
         let mut inner = self.inner.lock();
-        let payer = inner.accounts.payer(payer);
-        self.find_room(&mut inner, pages, payer)?;
+        let payer = self.find_room(&mut inner, pages, |_| self.payer())?;
         let start = match place(&mut inner) {
             Some(start) => start,
             None => {
@@ -318,8 +319,7 @@ impl Clas {
         };
         inner.free.take(start, start + pages);
         inner.kept.remove(start, start + pages);
-        // (Making room may have let go of the lock.)
-        let owner = Owner::new(inner.accounts.payer(payer), what);
+        let owner = Owner::new(payer, what);
         inner.refs.insert(start, start + pages, owner);
         inner.accounts.charge(owner, pages);
         self.tell_if_low(inner, payer, pages);

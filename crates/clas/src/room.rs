@@ -23,7 +23,7 @@ use abi::{PAGE_SIZE, Result};
 use parking_lot::{Condvar, MutexGuard};
 use smallvec::SmallVec;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// The longest wait for room.
@@ -63,8 +63,9 @@ pub struct Waiter {
     doomed: AtomicBool,
     /// It waits, with a lock held that others would need to free what it has.
     waits: AtomicBool,
-    /// So many bytes it is to free itself.
+    /// So many bytes it is to free itself, of what this account pays for ([`AccountId`]).
     asked: AtomicU64,
+    asked_of: AtomicU32,
     /// It has freed all that it could since it began.
     is_empty: AtomicBool,
     /// It needs more than a limit of its own allows.
@@ -94,11 +95,12 @@ impl Waiter {
         self.waits.load(Ordering::Relaxed)
     }
 
-    /// Asks it to free so many bytes of what it holds; whether it will.
+    /// Asks it to free so many bytes of what it holds and this account pays for; whether it will.
     #[must_use]
-    pub fn ask(&self, bytes: u64) -> bool {
+    pub fn ask(&self, bytes: u64, of: AccountId) -> bool {
         let can = self.waits() && !self.is_empty.load(Ordering::Relaxed);
         if can {
+            self.asked_of.store(of.number(), Ordering::Relaxed);
             self.asked.store(bytes, Ordering::Relaxed);
         }
         can
@@ -324,17 +326,27 @@ impl Clas {
     }
 
     /// Waits with a lock held, as [`Clas::await_room`], for a page; gives how many bytes the caller
-    /// is to free itself first, if any.
-    pub fn await_room_holding(&self, who: &Waiter) -> Result<u64> {
+    /// is to free itself first, if any, and of which account.
+    pub fn await_room_holding(&self, who: &Waiter) -> Result<(u64, AccountId)> {
+        // (What was asked of who did not wait any more is past.)
+        who.asked.store(0, Ordering::Relaxed);
         who.waits.store(true, Ordering::Relaxed);
-        let room = self.await_room(PAGE_SIZE, who);
+        let room = self.await_until(PAGE_SIZE, who, || who.asked.load(Ordering::Relaxed) > 0);
         who.waits.store(false, Ordering::Relaxed);
-        room.map(|()| who.asked.swap(0, Ordering::Relaxed))
+        room.map(|()| {
+            let of = AccountId::numbered(who.asked_of.load(Ordering::Relaxed));
+            (who.asked.swap(0, Ordering::Relaxed), of)
+        })
     }
 
-    /// Waits until there is room for so many bytes of the calling thread's, or until `who` is asked
-    /// to free some itself; `ENOMEM` where room does not come, or `who` is to die.
+    /// Waits until there is room for so many bytes of the calling thread's; `ENOMEM` where room does
+    /// not come, or `who` is to die.
     pub fn await_room(&self, bytes: u64, who: &Waiter) -> Result<()> {
+        self.await_until(bytes, who, || false)
+    }
+
+    /// The same, or until `is_asked`.
+    fn await_until(&self, bytes: u64, who: &Waiter, is_asked: impl Fn() -> bool) -> Result<()> {
         let pages = bytes.div_ceil(PAGE_SIZE);
         let maker = self.room.maker.get();
         let longest = if maker.is_some() { LONGEST } else { ENDING_MAX };
@@ -348,7 +360,7 @@ impl Clas {
             let Some(short) = self.short(&inner, payer, pages) else {
                 return Ok(());
             };
-            if who.asked.load(Ordering::Relaxed) > 0 {
+            if is_asked() {
                 return Ok(());
             }
             let Some(e) = inner.accounts.get_mut(short) else {
@@ -362,7 +374,9 @@ impl Clas {
             let before = *hopeless.filter(|h| h.0 == short).get_or_insert(now);
             hopeless = Some(before);
             e.waiting += 1;
-            let is_vain = before != now || limit < pages || (maker.is_none() && inner.ending == 0);
+            // (Where a group may not have a page, somebody is ended for it.)
+            let is_too_much = limit < pages && (pages > 1 || short == AccountId::ROOT);
+            let is_vain = before != now || is_too_much || (maker.is_none() && inner.ending == 0);
             let is_over = who.doomed.load(Ordering::Relaxed) || Instant::now() >= deadline;
             if !is_vain && !is_over {
                 inner.accounts.asking.insert(short);
@@ -395,19 +409,20 @@ impl Clas {
         self.room.changed.notify_all();
     }
 
-    /// Whether there is room for `pages` more frames of this account's, once nothing is kept if need
-    /// be: `ENOMEM`.
+    /// Makes sure that there is room for `pages` more frames, once nothing is kept if need be; gives
+    /// who pays, as it is said under the lock that the caller goes on holding. `ENOMEM`.
     pub(crate) fn find_room(
         &self,
         inner: &mut MutexGuard<'_, Inner>,
         pages: u64,
-        payer: AccountId,
-    ) -> Result<()> {
+        payer: impl FnOnce(&Inner) -> AccountId,
+    ) -> Result<AccountId> {
         if !self.room.is_enough(inner, pages) {
             self.shed_kept(inner);
         }
+        let payer = inner.accounts.payer(payer(inner));
         if self.room.is_enough(inner, pages) && inner.accounts.short(payer, pages).is_none() {
-            Ok(())
+            Ok(payer)
         } else {
             Err(ENOMEM)
         }
@@ -419,16 +434,17 @@ impl Clas {
     pub(crate) fn take_room(&self, frames: &[(u64, bool)]) -> bool {
         let n = frames.len() as u64;
         let mut inner = self.inner.lock();
-        let owner = |f: &(u64, bool)| inner.refs.owner(f.0).map(|o| o.account());
-        let first = frames.first().and_then(owner);
-        let may_stay = |id: &AccountId| {
-            frames.iter().all(|f| owner(f) == Some(*id)) && inner.accounts.may_grow(*id, n)
+        let payer = |inner: &Inner| {
+            let owner = |f: &(u64, bool)| inner.refs.owner(f.0).map(|o| o.account());
+            let first = frames.first().and_then(owner);
+            let may_stay = |id: &AccountId| {
+                frames.iter().all(|f| owner(f) == Some(*id)) && inner.accounts.may_grow(*id, n)
+            };
+            first.filter(may_stay).unwrap_or_else(|| self.payer())
         };
-        let payer = first.filter(may_stay).unwrap_or_else(|| self.payer());
-        if self.find_room(&mut inner, n, payer).is_err() {
+        let Ok(payer) = self.find_room(&mut inner, n, payer) else {
             return false;
-        }
-        let payer = inner.accounts.payer(payer);
+        };
         for &(page, was_stored) in frames {
             if let Some(owner) = inner.refs.owner(page) {
                 let now = inner.accounts.came(owner, was_stored, payer);
@@ -454,9 +470,9 @@ impl Clas {
 
     /// How many pages of the owner of frame `first` may be stored yet.
     pub(crate) fn swap_room(&self, first: u64) -> u64 {
-        let inner = self.inner.lock();
+        let mut inner = self.inner.lock();
         let owner = inner.refs.owner(first);
-        owner.map_or(0, |o| inner.accounts.swap_room(o))
+        owner.map_or(0, |o| inner.accounts.take_swap_room(o))
     }
 
     /// Whether an account has little room, and something can be sent out; or more than its `high`.
@@ -464,7 +480,8 @@ impl Clas {
         if id == AccountId::ROOT {
             return self.can_swap() && !self.room.is_enough(inner, self.room.reserve());
         }
-        e.above_high() > 0 || (self.can_swap() && !e.has_room(reserve(e.limits.max)))
+        let can_swap = || self.can_swap() && inner.accounts.can_swap(id);
+        e.above_high() > 0 || (!e.has_room(reserve(e.limits.max)) && can_swap())
     }
 
     /// After so many pages were made: tells the maker, once, of accounts that `payer` pays from that
@@ -483,7 +500,7 @@ impl Clas {
             && inner
                 .accounts
                 .upwards(payer)
-                .any(|(_, e)| e.above_high() > 0)
+                .any(|(_, e)| e.over_high() > 0.0)
         {
             crate::high::note(pages);
         }
@@ -529,6 +546,17 @@ impl Clas {
         out
     }
 
+    /// Nothing of an account could be sent out, and nobody waits for it: nobody looks after it until
+    /// more is made in it.
+    pub fn leave(&self, account: AccountId) {
+        let mut inner = self.inner.lock();
+        inner.accounts.asking.remove(&account);
+        // (What was said since it was looked at is forgotten with it.)
+        if let Some(e) = inner.accounts.get_mut(account) {
+            e.is_told = false;
+        }
+    }
+
     /// How many pages are to be sent out for the reserve of an account to be whole, and as much
     /// again; 0 where it is. What is above `high` goes in any case.
     fn wants_out(&self, inner: &Inner, account: AccountId) -> u64 {
@@ -547,7 +575,7 @@ impl Clas {
             ),
             _ => (e.has_room(free), e.here()),
         };
-        let is_to_go = self.can_swap() && !is_whole;
+        let is_to_go = !is_whole && self.can_swap() && inner.accounts.can_swap(account);
         let out = (taken + 2 * free).saturating_sub(limit);
         e.above_high().max(if is_to_go { out } else { 0 })
     }

@@ -26,7 +26,7 @@ const TMPFS: i64 = 0x0102_1994;
 /// Overwrites all that a memory file has: nobody maps it any more. `EINVAL` for what is no such
 /// file, on which a write could wait.
 pub fn memory_file(fd: RawFd) -> Result<()> {
-    const ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+    static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
     let size = file::fstat(fd)?.st_size as u64;
     if crate::path::fstatfs(fd)?.f_type != TMPFS {
         return Err(EINVAL);

@@ -128,8 +128,8 @@ impl State {
             }
             let room = self.clas.await_room_holding(&self.waiter);
             match room.map_err(|_| Bad::Memory)? {
-                0 => tries += 1,
-                bytes => self.free_some(bytes),
+                (0, _) => tries += 1,
+                (bytes, of) => self.free_some(bytes, of),
             }
         }
         Err(Bad::Memory)

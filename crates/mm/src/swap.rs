@@ -131,7 +131,7 @@ impl Mm {
     /// address space and waits for room, that one is asked to do it, later.
     pub fn send_out(&self, bytes: u64, of: AccountId) -> u64 {
         let Some(mut st) = self.state.try_lock() else {
-            if self.waiter.ask(bytes) {
+            if self.waiter.ask(bytes, of) {
                 self.clas.wake_waiters();
             }
             return 0;
@@ -272,17 +272,20 @@ impl State {
         let start = self.swap.out;
         let mut end = start;
         for half in [start..USER_MAX, 0..start] {
-            for (r, pma) in self.pmas.range(half.clone()) {
+            for (e, pma) in self.pmas.range(half.clone()) {
                 if !goes(pma) {
                     continue;
                 }
-                let r = r.start.max(half.start)..r.end.min(half.end);
+                let r = e.start.max(half.start)..e.end.min(half.end);
                 let mut at = r.start;
                 while at < r.end {
                     let part = at..((at | (CLUSTER - 1)) + 1).min(r.end);
                     at = part.end;
                     end = at;
-                    if self.stays(&part) {
+                    // (Clusters are mostly one account's.)
+                    let frame = pma.after(part.start - e.start).frames();
+                    let is_of = |f| self.clas.is_paid_by(f, self.swap.of);
+                    if !frame.is_none_or(is_of) || self.stays(&part) {
                         continue;
                     }
                     let len = part.end - part.start;
@@ -387,9 +390,12 @@ impl State {
         self.owner(r.start, at).is_some_and(|e| r.end <= e.end)
     }
 
-    /// Who holds this waits for room, and was asked to free some.
-    pub(crate) fn free_some(&mut self, bytes: u64) {
-        if self.give(bytes) == 0 && self.trim() == 0 {
+    /// Who holds this waits for room, and was asked to free some of what this account pays for.
+    pub(crate) fn free_some(&mut self, bytes: u64, of: AccountId) {
+        self.swap.of = of;
+        let given = self.give(bytes);
+        self.swap.of = AccountId::ROOT;
+        if given == 0 && self.trim() == 0 {
             self.waiter.set_empty(true);
         }
     }

@@ -38,7 +38,7 @@ const PAGE: usize = PAGE_SIZE as usize;
 const BATCH: usize = 16;
 
 /// So many times the limit may be away with the pages of zeros: the table takes four bytes for each.
-const TABLE_MAX: u64 = 16;
+pub(crate) const TABLE_MAX: u64 = 16;
 
 /// What a store gave for a page.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -323,8 +323,11 @@ impl Clas {
     /// Whether frames can be sent out.
     #[must_use]
     pub fn can_swap(&self) -> bool {
-        let has_room =
-            |s: &Swap| s.stored.load(Ordering::Relaxed) < s.limit.load(Ordering::Relaxed);
+        let has_room = |s: &Swap| {
+            let limit = s.limit.load(Ordering::Relaxed);
+            s.stored.load(Ordering::Relaxed) < limit
+                && s.absent.load(Ordering::Relaxed) / TABLE_MAX < limit
+        };
         self.swap.get().is_some_and(has_room)
     }
 

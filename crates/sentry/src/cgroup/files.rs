@@ -373,7 +373,7 @@ impl DynFile for CgroupFile {
             // The values are the host's.
             name if c.is_root() && !name.starts_with("cgroup.") => return Err(EPERM),
             name if self.kind.place == MEMORY => {
-                c.write_memory(&k, &*self.opener()?, name, text)?;
+                c.write_memory(&k, (&*self.opener()?, file), name, text)?;
             }
             "cgroup.procs" | "cgroup.threads" => self.attach(&k, file, text)?,
             "cgroup.kill" => match text {

@@ -106,9 +106,9 @@ impl Cgroup {
                 let swap = reader.group.container.clas.swap_stats();
                 let (came, went) = (swap.pages_in, swap.pages_out);
                 let files = reader.group.container.clas.files();
-                memory_stat(used(), files) + &format!("pswpin {came}\npswpout {went}\n")
+                memory_stat(used(), files, came, went)
             }
-            "memory.events" | "memory.events.local" => memory_events(&reader.group.container),
+            "memory.events" | "memory.events.local" => self.happened.text(name),
             "memory.swap.events" => "high 0\nmax 0\nfail 0\n".into(),
             "memory.swap.peak" => format!("{}\n", reader.group.container.clas.swap_peak()),
             "memory.peak" => format!("{}\n", reader.group.container.clas.stats().peak),
@@ -122,21 +122,16 @@ impl Cgroup {
     }
 }
 
-fn memory_events(c: &Container) -> String {
-    let s = &c.shortage;
-    let [max, oom, kills] = [&s.max, &s.oom, &s.kills].map(|n| n.load(Ordering::Relaxed));
-    format!("low 0\nhigh 0\nmax {max}\noom {oom}\noom_kill {kills}\noom_group_kill 0\n")
-}
-
 /// `memory.stat`: of memory that is here, so much is of files in memory, or shared. Nothing is
 /// dropped from the memory file, so none of it is a cache.
-pub(super) fn memory_stat(here: u64, files: u64) -> String {
+pub(super) fn memory_stat(here: u64, files: u64, came: u64, went: u64) -> String {
     let files = files.min(here);
     let anon = here - files;
     let zero = [
         "kernel",
         "kernel_stack",
         "pagetables",
+        "sec_pagetables",
         "percpu",
         "sock",
         "vmalloc",
@@ -148,6 +143,7 @@ pub(super) fn memory_stat(here: u64, files: u64) -> String {
         "shmem_thp",
         "inactive_anon",
     ];
+    let swap = format!("pgscan {went}\npgsteal {went}\npswpin {came}\npswpout {went}\n");
     let first = format!("anon {anon}\nfile {files}\n");
     let shared = format!("shmem {files}\nfile_mapped 0\n");
     let last = [
@@ -157,13 +153,27 @@ pub(super) fn memory_stat(here: u64, files: u64) -> String {
         "slab_reclaimable",
         "slab_unreclaimable",
         "slab",
+        "workingset_refault_anon",
+        "workingset_refault_file",
+        "workingset_activate_anon",
+        "workingset_activate_file",
+        "workingset_restore_anon",
+        "workingset_restore_file",
+        "workingset_nodereclaim",
         "pgfault",
         "pgmajfault",
+        "pgrefill",
+        "pgactivate",
+        "pgdeactivate",
+        "pglazyfree",
+        "pglazyfreed",
+        "thp_fault_alloc",
+        "thp_collapse_alloc",
     ];
     let zeros = |names: &[&str]| names.iter().map(|n| format!("{n} 0\n")).collect::<String>();
     // (Shared memory lies on the lists of anonymous pages.)
     let lists = format!("active_anon {here}\n");
-    first + &zeros(&zero) + &shared + &lists + &zeros(&last)
+    first + &zeros(&zero) + &shared + &lists + &zeros(&last) + &swap
 }
 
 /// CPU time of the container's processes that live.

@@ -10,12 +10,14 @@
 
 use super::Cgroup;
 use crate::{Kernel, Task};
-use abi::errno::{EINVAL, ENODEV};
+use abi::errno::{EAGAIN, EINVAL, ENODEV, ERANGE};
 use abi::{PAGE_SIZE, Result};
 use clas::{Account, AccountId, Clas};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+use vfs::file::File;
 
 /// What happened, in the order of `memory.events`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,9 +30,27 @@ pub enum Event {
     OomGroupKill,
 }
 
-/// How often.
+/// How often. Atomics.
 #[derive(Debug, Default)]
 struct Events([AtomicU64; 6]);
+
+/// What happened in a group and below, and in it alone.
+#[derive(Debug, Default)]
+pub(super) struct Happened {
+    all: Events,
+    own: Events,
+}
+
+impl Happened {
+    /// `memory.events` or `memory.events.local`.
+    pub(super) fn text(&self, name: &str) -> String {
+        let events = match name {
+            "memory.events" => &self.all,
+            _ => &self.own,
+        };
+        events.text()
+    }
+}
 
 impl Events {
     fn count(&self, e: Event) {
@@ -91,9 +111,9 @@ pub struct Memory {
     words: Words,
     /// `memory.oom.group`: all its processes end together. Atomic.
     oom_group: AtomicBool,
-    /// Here and below, and here alone.
-    events: Events,
-    own_events: Events,
+    happened: Happened,
+    /// How often who made memory here was held up for `memory.swap.high`. Atomic.
+    swap_high_events: AtomicU64,
 }
 
 /// Which of a group's memory others cannot have.
@@ -114,8 +134,8 @@ impl Memory {
             account: clas.open_account(above.as_ref().map(|m| &m.account))?,
             words: Words::default(),
             oom_group: AtomicBool::new(false),
-            events: Events::default(),
-            own_events: Events::default(),
+            happened: Happened::default(),
+            swap_high_events: AtomicU64::new(0),
         }))
     }
 
@@ -125,13 +145,19 @@ impl Memory {
         self.words.max.load(Ordering::Relaxed)
     }
 
+    /// `memory.swap.max`, bytes.
+    #[must_use]
+    pub fn swap_max(&self) -> u64 {
+        self.words.swap_max.load(Ordering::Relaxed)
+    }
+
     #[must_use]
     pub fn oom_group(&self) -> bool {
         self.oom_group.load(Ordering::Relaxed)
     }
 
-    /// Of what is here, so many bytes are protected.
-    fn protected(&self, p: Protection) -> u64 {
+    /// Of so much that is here, so many bytes are protected by its own words.
+    fn protected(&self, p: Protection, here: u64) -> u64 {
         let min = self.words.min.load(Ordering::Relaxed);
         let low = self.words.low.load(Ordering::Relaxed);
         let bytes = if p == Protection::Min {
@@ -139,11 +165,15 @@ impl Memory {
         } else {
             min.max(low)
         };
-        bytes.min(self.account.here())
+        bytes.min(here)
     }
 
     fn is_above_high(&self) -> bool {
         self.account.here() > self.words.high.load(Ordering::Relaxed)
+    }
+
+    fn is_above_swap_high(&self) -> bool {
+        self.account.stats().swapped > self.words.swap_high.load(Ordering::Relaxed)
     }
 
     fn set(&self, name: &str, bytes: u64) {
@@ -158,6 +188,7 @@ impl Memory {
             "memory.max" => self.account.set_max(bytes),
             "memory.high" => self.account.set_high(bytes),
             "memory.swap.max" => self.account.set_swap_max(bytes),
+            "memory.swap.high" => self.account.set_swap_high(bytes),
             _ => {}
         }
     }
@@ -173,17 +204,35 @@ impl Memory {
             "memory.peak" => format!("{}\n", s.peak),
             "memory.swap.current" => format!("{}\n", s.swapped),
             "memory.swap.peak" => format!("{}\n", s.swapped_peak),
-            "memory.events" => self.events.text(),
-            "memory.events.local" => self.own_events.text(),
-            "memory.swap.events" => "high 0\nmax 0\nfail 0\n".into(),
+            "memory.events" | "memory.events.local" => self.happened.text(name),
+            "memory.swap.events" => {
+                let high = self.swap_high_events.load(Ordering::Relaxed);
+                format!("high {high}\nmax {0}\nfail {0}\n", s.swap_fails)
+            }
             "memory.oom.group" => format!("{}\n", u8::from(self.oom_group())),
             "memory.stat" => {
                 let here = s.here - self.account.untouched().min(s.here);
-                super::limits::memory_stat(here, s.files)
+                super::limits::memory_stat(here, s.files, s.pages_in, s.pages_out)
             }
             _ => String::new(),
         }
     }
+}
+
+/// A number as `simple_strtoull` reads it, and what follows: by 16, 8 or 10; 0 where there is none.
+fn number(text: &str) -> (u64, &str) {
+    let (base, digits) = match text.get(..2) {
+        Some("0x" | "0X") => (16, &text[2..]),
+        _ if text.starts_with('0') => (8, text),
+        _ => (10, text),
+    };
+    let end = digits.find(|c: char| !c.is_digit(base));
+    let (digits, rest) = digits.split_at(end.unwrap_or(digits.len()));
+    let more = |n: u64, c: char| {
+        let digit = u64::from(c.to_digit(base).unwrap_or(0));
+        n.wrapping_mul(base.into()).wrapping_add(digit)
+    };
+    (digits.chars().fold(0, more), rest)
 }
 
 /// A number of bytes as `page_counter_memparse` takes it: `max`, or with K, M, G and so on behind.
@@ -191,24 +240,111 @@ fn bytes(text: &str) -> Result<u64> {
     if text == "max" {
         return Ok(u64::MAX);
     }
-    let unit = match text.bytes().last().map(|b| b.to_ascii_uppercase()) {
-        Some(b'K') => 10,
-        Some(b'M') => 20,
-        Some(b'G') => 30,
-        Some(b'T') => 40,
-        Some(b'P') => 50,
-        Some(b'E') => 60,
-        _ => 0,
+    let (n, unit) = number(text);
+    let shift = match unit {
+        "" => 0,
+        "K" | "k" => 10,
+        "M" | "m" => 20,
+        "G" | "g" => 30,
+        "T" | "t" => 40,
+        "P" | "p" => 50,
+        "E" | "e" => 60,
+        _ => return Err(EINVAL),
     };
-    let digits = &text[..text.len() - usize::from(unit > 0)];
-    if !digits.bytes().all(|b| b.is_ascii_digit()) {
+    // (Of so many pages the counter makes no limit.)
+    let n = n.wrapping_shl(shift);
+    let is_none = n / PAGE_SIZE >= i64::MAX as u64 / PAGE_SIZE;
+    Ok(if is_none { u64::MAX } else { n })
+}
+
+/// A switch as `kstrtoint` reads it.
+fn switch(text: &str) -> Result<bool> {
+    let (is_negative, digits) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let (n, rest) = number(digits);
+    if digits.is_empty() || !rest.is_empty() {
         return Err(EINVAL);
     }
-    let n: u64 = digits.parse().map_err(|_| EINVAL)?;
-    // (As much as there are pages for is no limit.)
-    Ok(n.checked_mul(1 << unit)
-        .filter(|n| *n < i64::MAX as u64)
-        .unwrap_or(u64::MAX))
+    match n {
+        0x8000_0000.. => Err(ERANGE),
+        0 => Ok(false),
+        1 if !is_negative => Ok(true),
+        _ => Err(EINVAL),
+    }
+}
+
+/// What of groups' memory nobody takes who needs room in a group above them
+/// (`page_counter_calculate_protection`, with `memory_recursiveprot`).
+pub struct Protections<'a> {
+    domain: Option<&'a Cgroup>,
+    what: Protection,
+    /// Of groups, by number: what is protected, and what is here.
+    known: HashMap<u64, (u64, u64)>,
+}
+
+impl<'a> Protections<'a> {
+    /// For who needs room in `domain`; `None` is the container.
+    #[must_use]
+    pub fn within(domain: Option<&'a Cgroup>, what: Protection) -> Protections<'a> {
+        Protections {
+            domain,
+            what,
+            known: HashMap::new(),
+        }
+    }
+
+    /// Of so many bytes that a process of `c` has, those that stay.
+    pub fn part(&mut self, c: &Cgroup, of: u64) -> u64 {
+        let (protected, here) = self.of(c).unwrap_or((0, 0));
+        part(protected, of, here).min(protected)
+    }
+
+    /// The nearest group from `c` upwards that has the controller: what of its memory is protected,
+    /// and how much it has; `None` where that is the domain, or above it.
+    fn of(&mut self, c: &Cgroup) -> Option<(u64, u64)> {
+        let is_domain = |c: &&Cgroup| self.domain.is_some_and(|d| std::ptr::eq(*c, d));
+        let mut below = c.upwards().take_while(|c| !is_domain(c));
+        let (c, m) = below.find_map(|c| Some((c, c.memory()?)))?;
+        if let Some(known) = self.known.get(&c.id) {
+            return Some(*known);
+        }
+        let here = m.account.here();
+        let own = m.protected(self.what, here);
+        let above = c.parent.as_deref().and_then(|p| Some((p, self.of(p)?)));
+        let protected = match above {
+            None => own,
+            Some((parent, (given, parent_here))) => {
+                let all: u64 = (parent.children().iter())
+                    .filter_map(|(_, s)| s.memory())
+                    .map(|m| m.protected(self.what, m.account.here()))
+                    .sum();
+                share(own, here, given, parent_here, all)
+            }
+        };
+        self.known.insert(c.id, (protected, here));
+        Some((protected, here))
+    }
+}
+
+/// The part of `n` that `of` is of `whole`; nothing of nothing.
+fn part(n: u64, of: u64, whole: u64) -> u64 {
+    let part = (u128::from(n) * u128::from(of)).checked_div(whole.into());
+    u64::try_from(part.unwrap_or(0)).unwrap_or(u64::MAX)
+}
+
+/// What is protected of a group that has so much here and asks for `own`: of what its parent is
+/// `given`, which has so much here itself and children that ask for `all` together.
+fn share(own: u64, here: u64, given: u64, parent_here: u64, all: u64) -> u64 {
+    if all > given {
+        return part(own, given, all);
+    }
+    // What nobody asks for goes to all by what they have without protection.
+    if given > all && parent_here > all && here > own {
+        return (own + part(given - all, here - own, parent_here - all)).min(here);
+    }
+    own
 }
 
 impl Cgroup {
@@ -240,47 +376,34 @@ impl Cgroup {
 
     /// Something happened to the memory of its processes.
     pub fn memory_event(&self, e: Event) {
-        let mut groups = self.upwards().filter_map(Cgroup::memory);
-        if let Some(first) = groups.next() {
-            first.own_events.count(e);
-            first.events.count(e);
-        }
-        groups.for_each(|m| m.events.count(e));
-    }
-
-    /// Of so many bytes that a process in it has, those that nobody has who needs room in `domain`
-    /// (a group above it; `None` for the container).
-    ///
-    /// Each group from below that one on is protected as far as its own words and those of the
-    /// groups above it say; a process has its part of that.
-    #[must_use]
-    pub fn protected(&self, of: u64, domain: Option<&Cgroup>, p: Protection) -> u64 {
-        let is_domain = |c: &&Cgroup| domain.is_some_and(|d| std::ptr::eq(*c, d));
-        let mut least = u64::MAX;
-        let mut nearest = None;
-        for m in self.upwards().take_while(|c| !is_domain(c)) {
-            if let Some(m) = m.memory() {
-                nearest.get_or_insert(m.account.here());
-                least = least.min(m.protected(p));
+        let mut is_first = true;
+        for c in self.upwards() {
+            let memory = c.memory();
+            let own = memory.as_ref().map(|m| &m.happened);
+            let Some(h) = own.or_else(|| c.is_root().then_some(&c.happened)) else {
+                continue;
+            };
+            if std::mem::take(&mut is_first) {
+                h.own.count(e);
             }
-        }
-        match nearest {
-            Some(all) if all > 0 => {
-                let part = u128::from(least) * u128::from(of) / u128::from(all);
-                u64::try_from(part).unwrap_or(of).min(of)
-            }
-            _ => 0,
+            h.all.count(e);
         }
     }
 
     /// Counts, for each group that has more than its `memory.high`, that one of its processes makes
     /// more; whether there is one.
     pub fn count_above_high(&self) -> bool {
-        let above = |c: &&Cgroup| c.memory().is_some_and(|m| m.is_above_high());
         let mut some = false;
-        for c in self.upwards().filter(above) {
-            c.memory_event(Event::High);
-            some = true;
+        for c in self.upwards() {
+            let Some(m) = c.memory() else { continue };
+            if m.is_above_high() {
+                c.memory_event(Event::High);
+                some = true;
+            }
+            if m.is_above_swap_high() {
+                m.swap_high_events.fetch_add(1, Ordering::Relaxed);
+                some = true;
+            }
         }
         some
     }
@@ -310,32 +433,28 @@ impl Cgroup {
     pub(super) fn write_memory(
         self: &Arc<Self>,
         k: &Kernel,
-        by: &Task,
+        (by, file): (&Task, &File),
         name: &str,
         text: &str,
     ) -> Result<()> {
         let m = self.memory().ok_or(ENODEV)?;
         match name {
-            "memory.oom.group" => {
-                let n: i64 = text.parse().map_err(|_| EINVAL)?;
-                let on = [0, 1].contains(&n).then_some(n == 1).ok_or(EINVAL)?;
-                m.oom_group.store(on, Ordering::Relaxed);
-            }
+            "memory.oom.group" => m.oom_group.store(switch(text)?, Ordering::Relaxed),
             "memory.reclaim" => {
-                let (n, options) = text.split_once(' ').unwrap_or((text, ""));
-                let n = bytes(n)?;
-                for word in options.split_ascii_whitespace() {
-                    let value = word.strip_prefix("swappiness=").ok_or(EINVAL)?;
-                    let is_known = value == "max" || value.parse::<u8>().is_ok_and(|n| n <= 200);
-                    is_known.then_some(()).ok_or(EINVAL)?;
-                }
-                return k.reclaim(self, by, n);
+                let n = to_reclaim(text)?;
+                return k.reclaim(self, &m, by, n);
             }
             name if m.words.of(name).is_none() => return Err(EINVAL),
             name => {
                 m.set(name, bytes(text)?);
-                if name == "memory.max" {
-                    await_shrunk(&m);
+                let waits = file.flags() & abi::linux::O_NONBLOCK == 0;
+                if waits && name == "memory.max" {
+                    await_shrunk(&m, by);
+                } else if waits && name == "memory.high" {
+                    let high = m.words.high.load(Ordering::Relaxed);
+                    let above = m.account.here().saturating_sub(high);
+                    // What cannot go now is looked after when more is made.
+                    let _ = k.reclaim(self, &m, by, above);
                 }
             }
         }
@@ -343,13 +462,34 @@ impl Cgroup {
     }
 }
 
+/// How many bytes `memory.reclaim` is asked for.
+fn to_reclaim(text: &str) -> Result<u64> {
+    let (n, options) = text.split_once(' ').unwrap_or((text, ""));
+    let n = bytes(n)?;
+    if n == u64::MAX {
+        return Err(EINVAL);
+    }
+    let mut takes_anon = true;
+    for word in options.split_ascii_whitespace() {
+        let value = word.strip_prefix("swappiness=").ok_or(EINVAL)?;
+        let is_known = value == "max" || value.parse::<u8>().is_ok_and(|n| n <= 200);
+        is_known.then_some(()).ok_or(EINVAL)?;
+        takes_anon = value != "0";
+    }
+    // Nothing else is ever sent out.
+    if n > 0 && !takes_anon {
+        return Err(EAGAIN);
+    }
+    Ok(n)
+}
+
 /// Waits until a new limit is kept, but no longer than who writes it can be kept from its end: it is
 /// in force in any case.
-fn await_shrunk(m: &Memory) {
+fn await_shrunk(m: &Memory, by: &Task) {
     const LONGEST: Duration = Duration::from_secs(1);
     const STEP: Duration = Duration::from_millis(1);
     let deadline = Instant::now() + LONGEST;
-    while m.account.is_shrinking() && Instant::now() < deadline {
+    while m.account.is_shrinking() && !by.has_work() && Instant::now() < deadline {
         std::thread::sleep(STEP);
     }
 }
@@ -364,9 +504,38 @@ mod tests {
         assert_eq!(bytes("4096"), Ok(4096));
         assert_eq!(bytes("3k"), Ok(3 << 10));
         assert_eq!(bytes("2G"), Ok(2 << 30));
-        assert_eq!(bytes("99999999999E"), Ok(u64::MAX));
-        for wrong in ["", "-1", "x", "1 2", "12q", "K", "maxi"] {
+        assert_eq!((bytes("0x10"), bytes("010")), (Ok(16), Ok(8)));
+        assert_eq!((bytes(""), bytes("K"), bytes("0")), (Ok(0), Ok(0), Ok(0)));
+        assert_eq!(bytes("9223372036854771712"), Ok(u64::MAX));
+        for wrong in ["-1", "x", "1 2", "12q", "maxi", "1MB"] {
             assert_eq!(bytes(wrong), Err(EINVAL), "{wrong}");
         }
+    }
+
+    #[test]
+    fn switches_are_read_as_linux_reads_them() {
+        for (text, want) in [
+            ("0", Ok(false)),
+            ("1", Ok(true)),
+            ("0x1", Ok(true)),
+            ("2", Err(EINVAL)),
+            ("-1", Err(EINVAL)),
+            ("", Err(EINVAL)),
+            ("x", Err(EINVAL)),
+            ("4294967296", Err(ERANGE)),
+        ] {
+            assert_eq!(switch(text), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_given_is_shared() {
+        // Each has what it asks for where there is enough.
+        assert_eq!(share(10, 50, 100, 100, 100), 10);
+        // Else by what they ask for.
+        assert_eq!(share(100, 100, 50, 200, 200), 25);
+        // What nobody asks for goes to those that have more than is theirs.
+        assert_eq!(share(0, 50, 60, 100, 0), 30);
+        assert_eq!(share(20, 60, 60, 100, 20), 40);
     }
 }

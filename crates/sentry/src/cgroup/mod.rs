@@ -26,7 +26,7 @@ pub mod files;
 pub mod limits;
 pub mod memory;
 
-use self::memory::Memory;
+use self::memory::{Happened, Memory};
 use crate::ns::{CgroupNs, Ns};
 use crate::task::list::TaskList;
 use crate::{Kernel, ThreadGroup};
@@ -101,6 +101,8 @@ pub struct Cgroup {
     /// The `memory` controller; changed under [`Hierarchy::change`]. A leaf lock, but for that of
     /// accounts.
     memory: Mutex<Option<Arc<Memory>>>,
+    /// Of a root group, which has no such controller of its own. Atomics.
+    happened: Happened,
     /// Of a container's root group. A leaf lock.
     limits: Mutex<config::Limits>,
 }
@@ -163,6 +165,7 @@ impl Cgroup {
             },
             clas,
             memory: Mutex::new(None),
+            happened: Happened::default(),
             limits: Mutex::default(),
         })
     }
@@ -437,7 +440,14 @@ impl Hierarchy {
             // `cgroup_vet_subtree_control_enable`
             let beside = Controls::THREADED.contains(on) && i.can_be_threaded();
             if !on.is_empty() && !c.is_root() && !beside && !i.procs.is_empty() {
-                return Err(EBUSY);
+                // (With controllers given already it is the root of threads.)
+                let is_thread_root = i.controls.intersects(Controls::THREADED);
+                let is_domain = !Controls::THREADED.contains(on);
+                return Err(if is_thread_root && is_domain {
+                    EOPNOTSUPP
+                } else {
+                    EBUSY
+                });
             }
             i.controls = (old - off) | on;
             (old, i.controls)
@@ -464,12 +474,18 @@ impl Hierarchy {
             .iter()
             .map(|d| std::mem::replace(&mut *d.memory.lock(), made.next()))
             .collect();
+        // No group below a child has the controller: it is their child's account.
+        let below: Vec<_> = (children.iter())
+            .map(|d| (d.account(), d.subtree()))
+            .collect();
         let l = k.tasks.lock();
-        for d in children.iter().flat_map(Cgroup::subtree) {
-            let account = d.account();
-            for id in &d.inner.lock().procs {
-                if let Some(p) = l.process(*id) {
-                    p.group.payer.set(account);
+        for (account, groups) in &below {
+            let populated = groups.iter().filter(|d| d.is_populated());
+            for d in populated {
+                for id in &d.inner.lock().procs {
+                    if let Some(p) = l.process(*id) {
+                        p.group.payer.set(*account);
+                    }
                 }
             }
         }

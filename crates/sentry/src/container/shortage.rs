@@ -12,9 +12,7 @@ pub struct Shortage {
     pub(crate) asked: Condvar,
     /// Held while a process's limit or reservation changes: before the task list's.
     pub(crate) bounds: Mutex<()>,
-    /// Counts of `memory.events`. Atomics.
-    pub max: AtomicU64,
-    pub oom: AtomicU64,
+    /// Processes that were ended for lack of memory. Atomic.
     pub kills: AtomicU64,
 }
 

@@ -23,7 +23,7 @@
 use super::Kernel;
 use super::replacement::{Share, parts};
 use crate::cgroup::Cgroup;
-use crate::cgroup::memory::{Event, Protection};
+use crate::cgroup::memory::{Event, Memory, Protection, Protections};
 use crate::container::Container;
 use crate::container::log::Level;
 use crate::task::{Task, ThreadGroup};
@@ -33,7 +33,7 @@ use abi::signal::SIGKILL;
 use clas::{AccountId, Shortage};
 use config::{LEAST_MEMORY, MemoryProcess, MemoryReport, control};
 use mm::{Bounds, Mm};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -45,6 +45,8 @@ const ENOUGH: u64 = 32 * PAGE_SIZE;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long address spaces may be too busy to be asked for what they have not touched.
 const BUSY_MAX: Duration = Duration::from_millis(200);
+/// So many rounds are made in vain for an account that nobody waits for.
+const IN_VAIN: u32 = 20;
 /// So many times little can be sent out before that is believed.
 const STUCK: u32 = 100;
 /// How long nobody was on the way out before somebody is ended: the last steps of one are not seen.
@@ -65,6 +67,10 @@ struct Going {
     seen: Option<Instant>,
     /// Since when nothing was found that could be given back, and not all could be asked.
     busy_since: Option<Instant>,
+    /// How often nothing was sent out that nobody waited for.
+    in_vain: u32,
+    /// Since when nothing was sent out that was to be.
+    nothing_since: Option<Instant>,
     /// Since when, and how often, little was sent out though there is swap.
     stuck_since: Option<(Instant, u32)>,
 }
@@ -78,10 +84,10 @@ impl Going {
         since.elapsed() > BUSY_MAX && *times > STUCK
     }
 
-    /// Whether that is so for half as long.
+    /// Whether nothing at all could be sent out for half as long.
     fn is_nearly_stuck(&self) -> bool {
-        self.stuck_since
-            .is_some_and(|(since, times)| since.elapsed() > BUSY_MAX / 2 && times > STUCK / 2)
+        self.nothing_since
+            .is_some_and(|since| since.elapsed() > BUSY_MAX / 2)
     }
 
     /// `some_go`: whether there are some now.
@@ -96,6 +102,8 @@ impl Going {
         if !wait {
             *self = Going {
                 stuck_since: self.stuck_since,
+                in_vain: self.in_vain,
+                nothing_since: self.nothing_since,
                 ..Going::default()
             };
         }
@@ -112,13 +120,12 @@ struct Holder {
 }
 
 impl Holder {
-    /// What it has, and what of that nobody takes who needs room in `domain`.
-    fn share(&self, domain: &Domain, p: Protection) -> Share {
+    /// What it has, and what of that nobody takes.
+    fn share(&self, p: &mut Protections<'_>) -> Share {
         let here = self.mm.charged_here();
-        let group = &self.cgroup;
         Share {
             here,
-            reserve: (self.mm.bounds().reserve).max(group.protected(here, domain.group(), p)),
+            reserve: (self.mm.bounds().reserve).max(p.part(&self.cgroup, here)),
         }
     }
 
@@ -160,15 +167,17 @@ impl Domain {
         own.map_or(c.clas.stats().limit, |m| m.max())
     }
 
+    /// The same with the swap that it may have.
+    fn limit_with_swap(&self, c: &Container) -> u64 {
+        let own = self.group.as_ref().and_then(|g| g.memory());
+        let swap = own.map_or(u64::MAX, |m| m.swap_max());
+        let swap = swap.min(c.clas.swap_stats().limit);
+        self.limit(c).saturating_add(swap)
+    }
+
     fn count(&self, c: &Container, e: Event) {
-        if let Some(g) = &self.group {
-            g.memory_event(e);
-        }
-        match e {
-            Event::Max => c.shortage.max.fetch_add(1, Ordering::Relaxed),
-            Event::Oom => c.shortage.oom.fetch_add(1, Ordering::Relaxed),
-            _ => 0,
-        };
+        let group: &Cgroup = self.group.as_deref().unwrap_or(&c.ns.cgroup);
+        group.memory_event(e);
     }
 }
 
@@ -224,6 +233,7 @@ impl Kernel {
     /// Rounds, as long as somebody waits.
     fn make_room(&self, c: &Arc<Container>) {
         let mut all: HashMap<AccountId, (Domain, Going)> = HashMap::new();
+        let mut turn = 0;
         let mut asked = Instant::now();
         let mut again = false;
         loop {
@@ -242,7 +252,8 @@ impl Kernel {
             let shortages = c.clas.shortages();
             all.retain(|id, _| shortages.iter().any(|s| s.account == *id));
             let mut some_freed = false;
-            for s in shortages {
+            turn += 1;
+            for s in in_turn(shortages, turn) {
                 if !all.contains_key(&s.account)
                     && let Some(d) = Domain::of(c, s.account)
                 {
@@ -253,9 +264,12 @@ impl Kernel {
                     // Its limits are gone as well.
                     None => c.clas.no_hope(s.account),
                 }
-                asked = Instant::now();
+                if s.is_awaited {
+                    asked = Instant::now();
+                }
             }
             if some_freed {
+                asked = Instant::now();
                 continue;
             }
             let mut worker = c.shortage.worker.lock();
@@ -267,15 +281,28 @@ impl Kernel {
 
     /// One round for one limit; whether enough could be sent out that the next is worth it at once.
     fn serve(&self, c: &Arc<Container>, d: &Domain, s: Shortage, going: &mut Going) -> bool {
-        let freed = self.send_out(c, d, s.wanted, going.is_nearly_stuck());
+        if s.is_awaited {
+            d.count(c, Event::Max);
+        }
+        let freed = self.send_out(c, d, s, going.is_nearly_stuck());
+        if freed > 0 || s.wanted == 0 {
+            going.nothing_since = None;
+        } else {
+            going.nothing_since.get_or_insert_with(Instant::now);
+        }
         // (A few pages that come back at once are no progress.)
         if freed >= ENOUGH {
             going.stuck_since = None;
+            going.in_vain = 0;
             return true;
         }
         if !s.is_awaited {
             going.since = None;
             going.stuck_since = None;
+            going.in_vain = if freed > 0 { 0 } else { going.in_vain + 1 };
+            if going.in_vain > IN_VAIN {
+                c.clas.leave(s.account);
+            }
         } else if s.wanted == 0 || going.is_stuck() {
             self.round(c, d, going);
         }
@@ -285,7 +312,8 @@ impl Kernel {
     /// Has so much sent out. Each process gives its part; where that is too little, whoever has
     /// more, and what nobody touched is given back as well. What is protected as well as can be goes
     /// where there is nothing else, or has been nothing for long (`is_late`).
-    fn send_out(&self, c: &Arc<Container>, d: &Domain, bytes: u64, is_late: bool) -> u64 {
+    fn send_out(&self, c: &Arc<Container>, d: &Domain, s: Shortage, is_late: bool) -> u64 {
+        let bytes = s.wanted;
         if bytes == 0 {
             return 0;
         }
@@ -294,25 +322,35 @@ impl Kernel {
         holders.dedup_by(|a, b| Arc::ptr_eq(&a.mm, &b.mm));
         // (Frames of a group may be with others: who moved away, or was forked.)
         let (within, beside): (Vec<_>, Vec<_>) = holders.into_iter().partition(|h| d.has(h));
-        let mut freed = send_shares(&within, d, Protection::Low, bytes);
+        let mut low = Protections::within(d.group(), Protection::Low);
+        let mut freed = send_shares(&within, d, &mut low, bytes);
         if freed < bytes / 2 {
             freed += within.iter().filter_map(|h| h.mm.trim()).sum::<u64>();
         }
-        let spare = || within.iter().map(|h| h.share(d, Protection::Low).above());
-        if freed == 0 && (is_late || spare().sum::<u64>() < ENOUGH) {
-            freed = send_shares(&within, d, Protection::Min, bytes);
-            note_low(&within, d, freed);
+        let mut spare = || {
+            within
+                .iter()
+                .map(|h| h.share(&mut low).above())
+                .sum::<u64>()
+        };
+        // (Nobody waits for what is above `memory.high`, or for a reserve; and more comes of what ends.)
+        let is_needed = s.is_awaited && !c.clas.is_to_get_more();
+        if freed == 0 && is_needed && (is_late || spare() < ENOUGH) {
+            let mut min = Protections::within(d.group(), Protection::Min);
+            freed = send_shares(&within, d, &mut min, bytes);
+            if freed > 0 {
+                note_low(&within, &mut low, &mut min);
+            }
         }
-        if freed == 0 && d.group.is_some() {
-            freed = send_shares(&beside, d, Protection::Low, bytes);
+        if freed == 0 && d.group.is_some() && s.is_awaited {
+            freed = send_shares(&beside, d, &mut low, bytes);
         }
         freed
     }
 
     fn round(&self, c: &Arc<Container>, d: &Domain, going: &mut Going) {
-        d.count(c, Event::Max);
-        let mut holders = self.holders(c);
-        holders.retain(|h| d.has(h));
+        let (holders, beside): (Vec<_>, Vec<_>) =
+            self.holders(c).into_iter().partition(|h| d.has(h));
         let (mut freed, mut some_busy) = (0, false);
         for h in &holders {
             match h.mm.trim() {
@@ -329,14 +367,21 @@ impl Kernel {
             return;
         }
         going.busy_since = None;
-        let dying = holders.iter().filter(|h| h.is_dying());
-        dying.for_each(|h| h.mm.doom());
+        // (vfork(2) and its like: whose memory a process of somebody else has, too, goes on.)
+        let of = |h: &Holder| Arc::as_ptr(&h.mm);
+        let staying: HashSet<*const Mm> = (holders.iter().filter(|h| !h.is_dying()))
+            .chain(&beside)
+            .map(of)
+            .collect();
+        let borrowed: HashSet<*const Mm> = beside.iter().map(of).collect();
+        let ending = |h: &&Holder| h.is_dying() && !staying.contains(&of(h));
+        holders.iter().filter(ending).for_each(|h| h.mm.doom());
         let some_go = holders.iter().any(Holder::is_dying) || c.clas.is_to_get_more();
         if going.is_to_be_awaited(some_go) {
             return;
         }
         d.count(c, Event::Oom);
-        let limit = d.limit(c);
+        let limit = d.limit_with_swap(c);
         let score = |h: &&Holder| {
             let bytes = h.mm.charged().saturating_sub(h.mm.bounds().reserve);
             badness(bytes, h.group.oom_score_adj(), limit)
@@ -344,6 +389,7 @@ impl Kernel {
         let victim = holders
             .iter()
             .filter(|h| !h.is_dying() && h.group.oom_score_adj() != NEVER)
+            .filter(|h| !borrowed.contains(&of(h)))
             .max_by_key(score);
         match victim {
             Some(v) => {
@@ -377,28 +423,40 @@ impl Kernel {
         rest.for_each(|h| self.end_for_memory(c, h, all, Why::Domain(d)));
     }
 
-    /// `memory.reclaim`: has so many bytes of a group sent out. `EAGAIN` where fewer could be.
-    pub fn reclaim(&self, group: &Arc<Cgroup>, by: &Task, bytes: u64) -> abi::Result<()> {
+    /// `memory.reclaim`: has so many bytes of a group sent out, which this is the controller of.
+    /// `EAGAIN` where fewer could be.
+    pub fn reclaim(
+        &self,
+        group: &Arc<Cgroup>,
+        m: &Memory,
+        by: &Task,
+        bytes: u64,
+    ) -> abi::Result<()> {
         /// At a time, and so often in vain.
         const STEP: u64 = 4 << 20;
         const TRIES: u32 = 16;
         let c = &by.group.container;
-        let d = match group.memory() {
-            Some(m) => Domain {
-                account: m.account.id(),
-                group: Some(group.clone()),
-            },
-            None => Domain {
-                account: AccountId::ROOT,
-                group: None,
-            },
+        let account = m.account.id();
+        let d = Domain {
+            account,
+            group: Some(group.clone()),
         };
         let (mut done, mut tries) = (0, 0);
+        // More than there is now would take what others make meanwhile.
+        let most = m.account.here();
         while done < bytes {
-            if by.is_killed() {
+            if by.has_work() {
                 return Err(EINTR);
             }
-            let freed = self.send_out(c, &d, STEP.min(bytes - done), tries > TRIES / 2);
+            if done >= most {
+                return Err(EAGAIN);
+            }
+            let s = Shortage {
+                account,
+                wanted: STEP.min(bytes - done),
+                is_awaited: false,
+            };
+            let freed = self.send_out(c, &d, s, tries > TRIES / 2);
             tries += u32::from(freed == 0);
             if tries > TRIES {
                 return Err(EAGAIN);
@@ -424,7 +482,6 @@ impl Kernel {
             if h.is_dying() {
                 h.mm.doom();
             } else if !has_room {
-                c.shortage.oom.fetch_add(1, Ordering::Relaxed);
                 self.end_for_memory(c, h, &holders, Why::Own);
             }
         }
@@ -531,9 +588,9 @@ impl Kernel {
         let name = String::from_utf8_lossy(&name.unwrap_or_default()).into_owned();
         for h in all.iter().filter(|h| Arc::ptr_eq(&h.mm, &victim.mm)) {
             h.mm.doom();
-            h.cgroup.memory_event(Event::OomKill);
             self.kill_group(&h.group, SIGKILL.number());
         }
+        victim.cgroup.memory_event(Event::OomKill);
         let kills = c.shortage.kills.fetch_add(1, Ordering::Relaxed) + 1;
         let mb = |n: u64| n.div_ceil(1 << 20);
         let (limit, whose) = match why {
@@ -557,17 +614,25 @@ impl Kernel {
     }
 }
 
-/// Counts for their groups that some of so many bytes were theirs though `memory.low` speaks for
-/// them.
-fn note_low(holders: &[Holder], d: &Domain, bytes: u64) {
-    if bytes == 0 {
-        return;
+/// As they are served this time: the container first, then each other in turn, so that many cannot
+/// keep one from it; only so many.
+fn in_turn(mut all: Vec<Shortage>, turn: usize) -> Vec<Shortage> {
+    const MOST: usize = 16;
+    let root = usize::from(all.first().is_some_and(|s| s.account == AccountId::ROOT));
+    let others = all.len() - root;
+    if others > 0 {
+        all[root..].rotate_left(turn.wrapping_mul(MOST) % others);
     }
+    all.truncate(root + MOST);
+    all
+}
+
+/// Counts for their groups that something of theirs went though `memory.low` speaks for them.
+fn note_low(holders: &[Holder], low: &mut Protections<'_>, min: &mut Protections<'_>) {
     let mut seen: Vec<Arc<Cgroup>> = Vec::new();
     for h in holders {
         let group = &h.cgroup;
-        let has = |p| h.share(d, p).reserve;
-        if has(Protection::Low) > has(Protection::Min)
+        if h.share(low).reserve > h.share(min).reserve
             && !seen.iter().any(|g| Arc::ptr_eq(g, group))
         {
             group.memory_event(Event::Low);
@@ -577,8 +642,8 @@ fn note_low(holders: &[Holder], d: &Domain, bytes: u64) {
 }
 
 /// Has each of them send out its part of so many bytes; how many went.
-fn send_shares(holders: &[Holder], d: &Domain, p: Protection, bytes: u64) -> u64 {
-    let shares: Vec<Share> = holders.iter().map(|h| h.share(d, p)).collect();
+fn send_shares(holders: &[Holder], d: &Domain, p: &mut Protections<'_>, bytes: u64) -> u64 {
+    let shares: Vec<Share> = holders.iter().map(|h| h.share(p)).collect();
     let mut wanted: Vec<(u64, &Holder, Share)> = parts(&shares, bytes)
         .into_iter()
         .zip(holders.iter().zip(shares))

@@ -40,7 +40,7 @@ fn copy_between(
 ) -> SysResult {
     let mut buf = vec![0u8; max.min(128 << 10)];
     let mut done = 0;
-    while done < max {
+    while done < max && !cx.is_killed() {
         let want = (max - done).min(buf.len());
         let n = match blocking(
             cx,
@@ -205,7 +205,7 @@ fn copy_file_range(
     let max = within_limit(cx, &to, At::Offset(begin2), max)?;
     let mut buf = vec![0u8; max.min(128 << 10)];
     let mut done = 0usize;
-    while done < max {
+    while done < max && !cx.is_killed() {
         let want = (max - done).min(buf.len());
         let mut sink = vfs::file::BufSink::new(&mut buf[..want]);
         let n = match from.ops.read(&from, &mut sink, begin1 + done as u64) {
