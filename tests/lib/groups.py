@@ -329,7 +329,27 @@ def words():
     total = next(int(line.split()[1]) for line in open("/proc/meminfo") if line.startswith("MemTotal:"))
     check(int(open(f"{TREE}/memory.max").read()) == total << 10, "root")
     above = open(f"{TREE}/cgroup.controllers").read().split()
-    check("memory" in above and "pids" in above, above)
+    check(above == ["cpuset", "cpu", "memory", "pids"], above)
+    # As scripts give all that there is; what is the host's says that nothing is limited.
+    up = Group("up")
+    with open(f"{TREE}/cgroup.subtree_control", "w") as f:
+        f.write(" ".join("+" + c for c in above))
+    up.write("cgroup.subtree_control", " ".join("+" + c for c in above))
+    low = Group("up/low")
+    check(low.read("cgroup.controllers").split() == above, low.read("cgroup.controllers"))
+    check((low.read("cpu.max"), low.read("cpu.weight"), low.read("cpuset.cpus")) == ("max 100000", "100", ""), "cpu")
+    check(low.read("cpuset.cpus.effective") == open(f"{TREE}/cpuset.cpus.effective").read().strip(), "cpuset")
+    low.write("cpu.weight", "100"), low.write("cpu.max", "max")
+    for name, value in (("cpu.max", "50000 100000"), ("cpu.weight", "50"), ("cpuset.cpus", "0")):
+        try:
+            low.write(name, value)
+            check(False, name)
+        except OSError as e:
+            check(e.errno == 95, name, e)
+    low.remove()
+    up.write("cgroup.subtree_control", "-cpu -cpuset")
+    check(up.read("cgroup.subtree_control") == "memory pids", up.read("cgroup.subtree_control"))
+    up.remove()
     print("words")
 
 

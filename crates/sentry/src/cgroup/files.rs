@@ -79,6 +79,8 @@ enum Place {
 
 const PIDS: Place = Place::RootAnd(Controls::PIDS);
 const MEMORY: Place = Place::RootAnd(Controls::MEMORY);
+const CPU: Place = Place::RootAnd(Controls::CPU);
+const CPUSET: Place = Place::RootAnd(Controls::CPUSET);
 
 const fn kind(name: &'static str, mode: u32, place: Place) -> Kind {
     Kind { name, mode, place }
@@ -96,13 +98,13 @@ const KINDS: &[Kind] = &[
     kind("cgroup.subtree_control", 0o644, Place::Everywhere),
     kind("cgroup.threads", 0o644, Place::Everywhere),
     kind("cgroup.type", 0o644, Place::NotRoot),
-    kind("cpu.max", 0o644, Place::Root),
+    kind("cpu.max", 0o644, CPU),
     kind("cpu.stat", 0o444, Place::Root),
-    kind("cpu.weight", 0o644, Place::Root),
-    kind("cpuset.cpus", 0o644, Place::Root),
-    kind("cpuset.cpus.effective", 0o444, Place::Root),
-    kind("cpuset.mems", 0o644, Place::Root),
-    kind("cpuset.mems.effective", 0o444, Place::Root),
+    kind("cpu.weight", 0o644, CPU),
+    kind("cpuset.cpus", 0o644, CPUSET),
+    kind("cpuset.cpus.effective", 0o444, CPUSET),
+    kind("cpuset.mems", 0o644, CPUSET),
+    kind("cpuset.mems.effective", 0o444, CPUSET),
     kind("memory.current", 0o444, MEMORY),
     kind("memory.events", 0o444, MEMORY),
     kind("memory.events.local", 0o444, MEMORY),
@@ -217,8 +219,8 @@ fn controls(text: &str) -> Result<[Controls; 2]> {
         let which = match name {
             "pids" => Controls::PIDS,
             "memory" => Controls::MEMORY,
-            // They are the host's, and end at the container.
-            "cpu" | "cpuset" if sign == "+" => return Err(EOPNOTSUPP),
+            "cpu" => Controls::CPU,
+            "cpuset" => Controls::CPUSET,
             _ => return Err(EINVAL),
         };
         match sign {
@@ -321,7 +323,6 @@ impl DynFile for CgroupFile {
             name if c.is_root() && !name.starts_with("cgroup.") => {
                 c.container_file(&k, &*self.opener()?, name)
             }
-            "cgroup.controllers" if c.is_root() => "cpuset cpu memory pids\n".into(),
             "cgroup.controllers" => c.controllers().names(),
             "cgroup.subtree_control" => c.inner.lock().controls.names(),
             "cgroup.events" => format!(
@@ -350,6 +351,14 @@ impl DynFile for CgroupFile {
                 c.descendants()
             ),
             "cgroup.type" => "domain\n".into(),
+            // What a group of the host's limits below the container's is not done here.
+            "cpu.max" => "max 100000\n".into(),
+            "cpu.weight" => "100\n".into(),
+            "cpuset.cpus" | "cpuset.mems" => "\n".into(),
+            name if self.kind.place == CPUSET => {
+                let root = c.upwards().last().unwrap_or(c);
+                root.container_file(&k, &*self.opener()?, name)
+            }
             "pids.current" => format!("{}\n", p.current.load(Ordering::Relaxed)),
             "pids.peak" => format!("{}\n", p.peak.load(Ordering::Relaxed)),
             "pids.max" => match p.max.load(Ordering::Relaxed) {
@@ -398,6 +407,11 @@ impl DynFile for CgroupFile {
                 }
             },
             "cgroup.type" if text == "threaded" => return no_threads(),
+            // Only what is so anyway.
+            "cpu.max" if text == "max" || text == "max 100000" => {}
+            "cpu.weight" if text == "100" => {}
+            "cpuset.cpus" | "cpuset.mems" if text.is_empty() => {}
+            "cpu.max" | "cpu.weight" | "cpuset.cpus" | "cpuset.mems" => return Err(EOPNOTSUPP),
             "cgroup.max.depth" => c.inner.lock().max_depth = number(text)?,
             "cgroup.max.descendants" => c.inner.lock().max_descendants = number(text)?,
             "cgroup.subtree_control" => {

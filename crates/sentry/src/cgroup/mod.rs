@@ -53,16 +53,24 @@ bitflags! {
     pub struct Controls: u8 {
         const PIDS = 1;
         const MEMORY = 2;
+        /// Those two are the host's: below the root they say that nothing is limited.
+        const CPU = 4;
+        const CPUSET = 8;
         /// Those of which processes within a group may be told apart from its children's
         /// (`threaded`).
-        const THREADED = Self::PIDS.bits();
+        const THREADED = Self::PIDS.bits() | Self::CPU.bits() | Self::CPUSET.bits();
     }
 }
 
 impl Controls {
     /// The names, as `cgroup.controllers` has them.
     fn names(self) -> String {
-        let all = [(Controls::MEMORY, "memory"), (Controls::PIDS, "pids")];
+        let all = [
+            (Controls::CPUSET, "cpuset"),
+            (Controls::CPU, "cpu"),
+            (Controls::MEMORY, "memory"),
+            (Controls::PIDS, "pids"),
+        ];
         let names = all.iter().filter(|c| self.contains(c.0)).map(|c| c.1);
         let mut text = names.collect::<Vec<_>>().join(" ");
         if !text.is_empty() {
