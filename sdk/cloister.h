@@ -5,7 +5,7 @@
  *     Pfree(key);
  *
  * What is in it is overwritten as soon as it is given up: by Pfree, by munmap, by the end of the process however it ends.
- * It is not swapped out, and is in no core file. So are its copies by fork(2), and what the kernel holds of it (pipes, sockets,
+ * Cloister does not swap it out (the host may, if it swaps the sandbox), and it is in no core file. So are its copies by fork(2), and what the kernel holds of it (pipes, sockets,
  * files in memory).
  *
  * Elsewhere than in Cloister it is as good as the kernel allows: locked, if that may be, kept out of core files, and

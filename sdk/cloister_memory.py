@@ -7,6 +7,7 @@ Elsewhere it is overwritten when it is given up, and kept out of core files.
 """
 
 import ctypes
+import errno
 import mmap
 
 MADV_CONFIDENTIAL = 0x436C6F01
@@ -39,9 +40,13 @@ class Palloc:
         self._map = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         first = ctypes.c_char.from_buffer(self._map)
         at, length = ctypes.c_void_p(ctypes.addressof(first)), ctypes.c_size_t(size)
-        if _libc.madvise(at, length, MADV_CONFIDENTIAL) != 0:
+        failed = ctypes.get_errno() if _libc.madvise(at, length, MADV_CONFIDENTIAL) != 0 else 0
+        if failed == errno.EINVAL:
+            # Another kernel.
             _libc.madvise(at, length, _MADV_DONTDUMP)
         del first
+        if failed not in (0, errno.EINVAL):
+            raise OSError(failed, "no room for confidential memory")
 
     def __len__(self):
         return len(self._map)

@@ -18,6 +18,14 @@ use crate::{Cla, Clas};
 use abi::PAGE_SIZE;
 use hostcall::mem::{has_data, next_hole};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Who keeps the memory file may be busy: so often it is told, with so long between.
+const TRIES: u32 = 50;
+const PAUSE: Duration = Duration::from_millis(2);
+/// What is overwritten at once: more would be in the Sentry's page tables than it may have
+/// ([`Clas::limit_view`]).
+const PIECE: u64 = 1 << 20;
 
 impl Clas {
     /// The contents of `pages` frames are confidential from now on.
@@ -32,7 +40,13 @@ impl Clas {
         if !self.is_told.load(Ordering::Relaxed)
             && let Some(tell) = self.keeper.get()
         {
-            self.is_told.store(tell(), Ordering::Relaxed);
+            let is_told = (0..TRIES).any(|_| {
+                tell() || {
+                    std::thread::sleep(PAUSE);
+                    false
+                }
+            });
+            self.is_told.store(is_told, Ordering::Relaxed);
         }
         let mut inner = self.inner.lock();
         if !(inner.refs).all_owners(start, end, Owner::is_confidential) {
@@ -68,7 +82,7 @@ impl Clas {
 
     /// Whether what was confidential may be in frames of this owner.
     pub(crate) fn is_to_scrub(&self, owner: Owner) -> bool {
-        owner.is_confidential() || (owner.is_file() && self.scrubs.load(Ordering::Relaxed))
+        owner.is_confidential() || (owner.is_file() && hostcall::scrub::has_begun())
     }
 
     /// Overwrites what has pages of a part of the file.
@@ -76,25 +90,34 @@ impl Clas {
         let mut from = at;
         while from < to && has_data(self.file.raw(), from, to) {
             let (hole, end) = next_hole(self.file.raw(), from, to).unwrap_or((to, to));
-            if hole > from {
-                self.slice(Cla(from), (hole - from) as usize).zero();
+            while from < hole {
+                let len = (hole - from).min(PIECE);
+                self.slice(Cla(from), len as usize).zero();
+                from += len;
             }
             from = end;
         }
     }
 
-    /// The same of frames that stay allocated, as far as they are confidential.
+    /// The same of frames that stay allocated, if something confidential may be in them.
     pub(crate) fn scrub_some(&self, at: Cla, pages: u64) {
-        if self.is_confidential(at, pages) {
+        let (start, end) = (at.page(), at.page() + pages);
+        let is_clean = |o: Owner| !self.is_to_scrub(o);
+        if hostcall::scrub::has_begun()
+            && !(self.inner.lock().refs).all_owners(start, end, is_clean)
+        {
             self.scrub(at.0, at.0 + pages * PAGE_SIZE);
         }
     }
 
     /// Before the memory file goes: nothing is left of what its frames had, if something was
-    /// confidential. Nobody accesses them any more.
-    pub fn scrub_all(&self) {
+    /// confidential. Nobody accesses them any more. (Who was given the file may have it still: it
+    /// has no page then.)
+    pub(crate) fn scrub_all(&self) {
         if self.scrubs.load(Ordering::Relaxed) {
-            self.scrub(0, self.mapped.load(Ordering::Acquire));
+            let all = self.mapped.load(Ordering::Acquire);
+            self.scrub(0, all);
+            let _ = hostcall::mem::punch_hole(self.file.raw(), 0, all);
         }
     }
 }
@@ -156,6 +179,7 @@ mod tests {
         assert!(!holds(&c, at) && !holds(&c, at.add(999 * P)));
         assert_eq!(c.stats().resident, before);
         c.decref(at, 2000);
+        assert_eq!(c.stats().resident, 0);
         // Files are scrubbed as well by now.
         let owner = Owner::new(crate::AccountId::ROOT, crate::accounts::Use::File);
         assert!(c.is_to_scrub(owner));

@@ -1,6 +1,7 @@
 //! The OCI runtime's commands, with runc's words: what drives runc drives these.
 
 mod documents;
+mod map;
 mod memory;
 mod network;
 mod show;

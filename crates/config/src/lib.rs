@@ -6,7 +6,7 @@
 mod memory;
 mod resources;
 
-pub use memory::{MemoryProcess, MemoryReport};
+pub use memory::{MapCell, MapProcess, MemoryMap, MemoryProcess, MemoryReport};
 pub use resources::{BoundsSpec, LEAST_MEMORY, Limits};
 
 use hostcall::{HostFd, RawFd};
@@ -491,6 +491,10 @@ pub mod control {
     /// Sentry → starter: something in the container's memory is confidential; descriptor: the memory
     /// file, which the starter overwrites once the Sentry has ended.
     pub const CONFIDENTIAL: u32 = 25;
+
+    /// Starter → Sentry: the container's memory by places, as JSON into the descriptor:
+    /// [`MemoryMap`](super::MemoryMap); `u32` number.
+    pub const MAP: u32 = 26;
 
     /// Every process.
     pub const ALL: u32 = u32::MAX;

@@ -1,4 +1,4 @@
-//! What `cloister memory show` tells.
+//! What `cloister memory show` and `cloister memory map` tell.
 
 use serde::{Deserialize, Serialize};
 
@@ -43,4 +43,42 @@ pub struct MemoryProcess {
     pub reserved: u64,
     /// What `counted` may be; `None` for no limit.
     pub limit: Option<u64>,
+}
+
+/// A container's memory by places: what lies in its address space (CLAS), and whose it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MemoryMap {
+    /// Bytes of a cell.
+    pub cell: u64,
+    /// Those with frames that somebody has, upwards.
+    pub cells: Vec<MapCell>,
+    pub processes: Vec<MapProcess>,
+}
+
+/// One cell. In bytes, of frames in it that somebody has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MapCell {
+    /// Its number: times [`MemoryMap::cell`] it is its address.
+    pub number: u64,
+    pub frames: u64,
+    /// What of them has a page, and what is swapped out. The rest was never touched.
+    pub resident: u64,
+    pub swapped: u64,
+    /// What more than one has: forks, or a file and who maps it.
+    pub shared: u64,
+    /// Contents of files in memory, and shared memory.
+    pub files: u64,
+    pub confidential: u64,
+    /// What is mapped on the host: it was used lately.
+    pub used: u64,
+    /// The process that has most of it mapped; `None` where nobody has any.
+    pub pid: Option<i32>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MapProcess {
+    pub pid: i32,
+    pub command: String,
 }

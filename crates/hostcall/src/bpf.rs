@@ -183,6 +183,7 @@ fn arguments(process: Process, children: &[i32], nr: u32) -> Program {
                 libc::F_DUPFD_CLOEXEC as u32,
                 libc::F_GETFD as u32,
                 libc::F_GETFL as u32,
+                libc::F_GET_SEALS as u32,
             ],
         ),
         libc::SYS_prctl => only(0, !0, &[libc::PR_SET_NAME as u32]),

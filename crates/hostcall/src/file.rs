@@ -153,6 +153,12 @@ pub fn bytes_ready(fd: RawFd) -> Result<i32> {
     unsafe { sys!(Ioctl, fd, libc::FIONREAD, &raw mut n) }?;
     Ok(n)
 }
+/// The seals of a memory file (`F_GET_SEALS`); `EINVAL` for any other.
+pub fn seals(fd: RawFd) -> Result<u32> {
+    // SAFETY: no pointers.
+    unsafe { sys!(Fcntl, fd, libc::F_GET_SEALS, 0) }.map(|s| s as u32)
+}
+
 /// The open flags (`F_GETFL`).
 pub fn status_flags(fd: RawFd) -> Result<u32> {
     // SAFETY: no pointers.

@@ -24,9 +24,11 @@ pub fn begin() {
 const TMPFS: i64 = 0x0102_1994;
 
 /// Overwrites all that a memory file has: nobody maps it any more. `EINVAL` for what is no such
-/// file, on which a write could wait.
+/// file: a call on it could wait.
 pub fn memory_file(fd: RawFd) -> Result<()> {
     static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+    // (First what asks no server.)
+    file::seals(fd)?;
     let size = file::fstat(fd)?.st_size as u64;
     if crate::path::fstatfs(fd)?.f_type != TMPFS {
         return Err(EINVAL);
@@ -46,6 +48,12 @@ pub fn memory_file(fd: RawFd) -> Result<()> {
         at = end;
     }
     Ok(())
+}
+
+/// Whether [`begin`] was called.
+#[must_use]
+pub fn has_begun() -> bool {
+    SCRUBS.load(Ordering::Relaxed)
 }
 
 /// The C library's, which scrubs once [`begin`] was called.

@@ -215,6 +215,8 @@ impl State {
                 self.dont_need(part);
                 return Ok(());
             }
+            // (The host would keep the small pages as they were.)
+            MADV_COLLAPSE if vma.flags.contains(VmaFlags::CONFIDENTIAL) => return Ok(()),
             MADV_COLLAPSE => {
                 self.collapse(part);
                 return Ok(());
@@ -261,9 +263,12 @@ impl State {
                 .get(r.start)
                 .is_some_and(|(e, v)| v.is_private_anon() && r.end <= e.end);
             match (p.kind, p.backing) {
-                // Frames of our own: empty them in place, with the mapping as it is. (Of the stack
+                // Frames of our own: empty them in place, with the mapping as it is, unless others
+                // could write to them while they are overwritten. (Of the stack
                 // of a thread that ends, nothing mostly was touched.)
-                (PmaKind::Anon, Backing::Frames(at)) if anonymous => {
+                (PmaKind::Anon, Backing::Frames(at))
+                    if anonymous && !self.clas.is_confidential(at, (r.end - r.start) / PAGE) =>
+                {
                     let pages = (r.end - r.start) / PAGE;
                     if self.clas.was_written(at, pages) {
                         self.clas.discard(at, pages);

@@ -145,7 +145,10 @@ impl State {
             && p.after(around.start - r.start).frames() == Some(at)
         {
             let run = r.end.min(end) - around.start;
-            self.clas.make_huge(at, at.add(run));
+            // (The host would keep small pages as they were.)
+            if !self.clas.is_confidential(at, run / PAGE) {
+                self.clas.make_huge(at, at.add(run));
+            }
         }
         self.predictor.filling.grew(&plan, end);
         around.start..end.max(around.end)

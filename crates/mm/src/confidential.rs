@@ -4,9 +4,9 @@
 //! # Invariants
 //!
 //! - What serves a VMA with [`VmaFlags::CONFIDENTIAL`] is marked before anybody can write to it:
-//!   what is there when the VMA becomes so, and what is made later ([`State::resolve`]). That are
-//!   private frames, and those of files in memory that it shares. Files that the host keeps are the
-//!   host's.
+//!   what is there when the VMA becomes so, and what PMAs are made of later
+//!   ([`State::mark_new`]). That are private frames, and those of files in memory that it shares,
+//!   another container's, too. Files that the host keeps are the host's.
 //! - Such a VMA is not dumped, and what it has is not swapped out. What is swapped out already is
 //!   brought in first.
 //! - fork(2) and mremap(2) keep the flag; a copy of a marked frame is marked.
@@ -25,12 +25,13 @@ impl Mm {
     /// finds no room.
     pub fn set_confidential(&self) -> Result<()> {
         self.with(|st| {
-            st.room
-                .add_default(VmaFlags::CONFIDENTIAL | VmaFlags::DONTDUMP);
             let all: Vec<(Range<u64>, Vma)> = st.vmas.iter().map(|(r, v)| (r, v.clone())).collect();
             for (r, vma) in all {
                 st.make_confidential(r, &vma)?;
             }
+            // (What comes while it is tried finds the lock taken.)
+            st.room
+                .add_default(VmaFlags::CONFIDENTIAL | VmaFlags::DONTDUMP);
             Ok(())
         })
     }
@@ -68,15 +69,28 @@ impl State {
         Ok(())
     }
 
+    /// Marks what will serve `r` of this VMA, if that is confidential.
+    pub(crate) fn mark_new(&self, r: &Range<u64>, pma: &Pma, vma: &Vma) {
+        if vma.flags.contains(VmaFlags::CONFIDENTIAL) {
+            self.mark(r, pma, vma);
+        }
+    }
+
     /// Marks what serves `r` of a confidential VMA.
-    pub(crate) fn mark(&self, r: &Range<u64>, pma: &Pma, vma: &Vma) {
+    fn mark(&self, r: &Range<u64>, pma: &Pma, vma: &Vma) {
         let is_its = match pma.kind {
             PmaKind::Anon | PmaKind::AnonCow => true,
             PmaKind::File | PmaKind::FileWritable => vma.is_shared(),
             PmaKind::Swapped => false,
         };
-        if let Some(at) = pma.frames().filter(|_| is_its) {
-            self.clas.mark_confidential(at, (r.end - r.start) / PAGE);
+        if !is_its {
+            return;
+        }
+        let pages = (r.end - r.start) / PAGE;
+        if let Some(at) = pma.frames() {
+            self.clas.mark_confidential(at, pages);
+        } else if let Some((theirs, at)) = self.pmas.foreign_frames(pma.backing) {
+            theirs.mark_confidential(at, pages);
         }
     }
 }

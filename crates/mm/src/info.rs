@@ -5,7 +5,7 @@ use crate::state::State;
 use crate::types::MapName;
 use crate::vma::{FileRef, Vma, VmaFlags};
 use crate::{Mm, PAGE};
-use clas::Backing;
+use clas::{Backing, Cla};
 use platform::{Prot, USER_MAX};
 use std::ops::Range;
 use std::sync::Arc;
@@ -122,6 +122,13 @@ impl Mm {
     #[must_use]
     pub fn footprint(&self) -> Footprint {
         self.with(|st| st.footprint())
+    }
+
+    /// Calls `f` with the frames that its mappings have, piece by piece: where, how many pages, and
+    /// whether the host has them mapped, so that they were used lately. Without any lock.
+    pub fn for_each_frame(&self, mut f: impl FnMut(Cla, u64, bool)) {
+        let all: Vec<_> = self.with(|st| st.frames());
+        all.into_iter().for_each(|(at, n, used)| f(at, n, used));
     }
 
     #[must_use]
@@ -251,6 +258,26 @@ impl State {
                 *page = if *t & 1 != 0 { value } else { absent };
             }
         }
+    }
+
+    /// See [`Mm::for_each_frame`].
+    fn frames(&self) -> Vec<(Cla, u64, bool)> {
+        let mut out: Vec<(Cla, u64, bool)> = Vec::new();
+        for (r, p) in self.pmas.iter() {
+            let Some(frames) = p.frames() else { continue };
+            let mut at = r.start;
+            while at < r.end {
+                let end = ((at | (crate::swap::CLUSTER - 1)) + 1).min(r.end);
+                let (cla, pages) = (frames.add(at - r.start), (end - at) / PAGE);
+                let used = self.host.overlaps(at..end);
+                match out.last_mut() {
+                    Some((a, n, u)) if a.add(*n * PAGE) == cla && *u == used => *n += pages,
+                    _ => out.push((cla, pages, used)),
+                }
+                at = end;
+            }
+        }
+        out
     }
 
     fn footprint(&self) -> Footprint {

@@ -156,11 +156,7 @@ impl State {
                 continue;
             }
             if !write || pma.writable() {
-                let pma = pma.after(r.start - pr.start);
-                if vma.flags.contains(VmaFlags::CONFIDENTIAL) {
-                    self.mark(&r, &pma, vma);
-                }
-                return Ok((r, pma));
+                return Ok((r.clone(), pma.after(r.start - pr.start)));
             }
             let pma = pma.after(r.start - pr.start);
             match pma.kind {
@@ -220,6 +216,9 @@ impl State {
             r => r,
         };
         let to = to.map_err(|e| if e == ENOMEM { Bad::Memory } else { Bad::Bus })?;
+        if let Some((_, vma)) = self.vmas.get(va) {
+            self.mark_new(&part, &Pma::anon(to), vma);
+        }
         self.pma_replace(part, Pma::anon(to));
         Ok(())
     }
@@ -262,6 +261,7 @@ impl State {
                         (at, page..page + PAGE)
                     }
                 };
+                self.mark_new(&r, &Pma::anon(at), vma);
                 self.pmas.insert(r, Pma::anon(at));
                 Ok(())
             }
@@ -313,6 +313,7 @@ impl State {
                         self.pmas.release(backing, got / PAGE);
                         return Err(Bad::Bus);
                     }
+                    self.mark_new(&r, &Pma { backing, kind }, vma);
                     self.pmas.insert(r.clone(), Pma { backing, kind });
                     if r.contains(&va) {
                         return Ok(());

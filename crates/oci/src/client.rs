@@ -74,6 +74,8 @@ pub enum Request {
     Rules,
     /// As `Census`, of the memory.
     Memory,
+    /// The same, by places.
+    Map,
     /// Bounds of a process's memory, in the descriptor.
     Bounds,
     Changes,

@@ -82,8 +82,9 @@ pub use error::{Error, Result};
 pub use exec::{Detached, Exec, base, exec, exec_detached};
 pub use leaving::{complete, open_log, resolvers};
 pub use lifecycle::{
-    After, Ps, Scope, cgroups, events, kill, kill_process, kills_for_memory, list, memory_report,
-    network_report, pause, ps, resume, run, set_bounds, set_rules, start, state, tar, update, wait,
+    After, Ps, Scope, cgroups, events, kill, kill_process, kills_for_memory, list, memory_map,
+    memory_report, network_report, pause, ps, resume, run, set_bounds, set_rules, start, state,
+    tar, update, wait,
 };
 pub use log::{Format, Log, in_words};
 pub use seccomp::features as seccomp_features;

@@ -9,7 +9,7 @@ use crate::delete::{Force, delete};
 use crate::launch::{OwnTerminal, exit_code};
 use crate::state::{self, Dir, KILLS_FOR_MEMORY, Owner, Status};
 use crate::{Error, Result, Runtime, Tried, convert, exec, files, hooks, leaving, network, spec};
-use config::{BoundsSpec, Census, Limits, MemoryReport};
+use config::{BoundsSpec, Census, Limits, MemoryMap, MemoryReport};
 use egress::Rules;
 use hostcall::{HostFd, process};
 use net::report::Report;
@@ -206,6 +206,12 @@ pub fn set_rules(rt: &Runtime, id: &str, mut rules: Rules) -> Result<()> {
 pub fn memory_report(rt: &Runtime, id: &str) -> Result<MemoryReport> {
     let what = "what the sandbox tells of its memory";
     asked(&open(rt, id)?, &Request::Memory, what)
+}
+
+/// `memory map`: what lies where in a container's memory.
+pub fn memory_map(rt: &Runtime, id: &str) -> Result<MemoryMap> {
+    let what = "what the sandbox tells of its memory";
+    asked(&open(rt, id)?, &Request::Map, what)
 }
 
 /// `memory set`: from now on a process may have so much of its container's memory.

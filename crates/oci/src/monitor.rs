@@ -352,6 +352,7 @@ impl Monitor {
             Request::Network => self.ask_for(r, id, control::NETWORK, given),
             Request::Rules => self.ask_for(r, id, control::RULES, given),
             Request::Memory => self.ask_for(r, id, control::MEMORY, given),
+            Request::Map => self.ask_for(r, id, control::MAP, given),
             Request::Bounds => self.ask_for(r, id, control::BOUNDS, given),
             Request::Changes => self.ask_for(r, id, control::CHANGES, given),
             Request::Wait => {

@@ -20,8 +20,8 @@ pub struct Running {
     broker: Option<Child>,
     /// A container in somebody else's sandbox: the Sentry is not ours.
     joined: bool,
-    /// The memory file of a container with confidential memory.
-    confidential: Option<HostFd>,
+    /// Memory files of containers with confidential memory.
+    confidential: Vec<HostFd>,
 }
 
 /// How a sandbox ended.
@@ -37,6 +37,9 @@ pub enum Ending {
 const GRACE: i64 = 500;
 /// How long a Sentry may take to end after the first program has: output, logs.
 const SENTRY_GRACE: i64 = 3000;
+
+/// Memory files that are kept: of each container that has confidential memory.
+const CONFIDENTIAL_MAX: usize = 256;
 
 /// The polled descriptors; the attendant's follow.
 const CONTROL: usize = 0;
@@ -96,7 +99,7 @@ impl Running {
             gofer: Some(gofer),
             broker,
             joined: false,
-            confidential: None,
+            confidential: Vec::new(),
         }
     }
 
@@ -108,7 +111,7 @@ impl Running {
             gofer: Some(gofer),
             broker: None,
             joined: true,
-            confidential: None,
+            confidential: Vec::new(),
         }
     }
 
@@ -336,9 +339,9 @@ impl Watch {
                     attendant.out_of_memory(kills, &text);
                 }
                 Said::Confidential if i == CONTROL => {
-                    // (It has one memory file.)
-                    if let Some(f) = fds.pop().filter(|_| r.confidential.is_none()) {
-                        r.confidential = Some(f);
+                    // (Only the sandbox's own starter sees the Sentry's end.)
+                    if !r.joined && r.confidential.len() < CONFIDENTIAL_MAX {
+                        r.confidential.extend(fds.pop());
                     }
                 }
                 Said::Exit(_)
@@ -511,7 +514,7 @@ impl Running {
         reap(&mut self.sentry);
         finish(&mut self.gofer, GRACE);
         finish(&mut self.broker, GRACE);
-        if let Some(f) = self.confidential.take() {
+        for f in self.confidential.drain(..) {
             // (What is no memory file is not touched.)
             let _ = hostcall::scrub::memory_file(f.raw());
         }

@@ -29,7 +29,7 @@ use abi::signal::SIGKILL;
 use clas::Clas;
 use config::Limits;
 use config::{IdRange, control};
-use hostcall::HostFd;
+use hostcall::{HostFd, RawFd};
 use parking_lot::Mutex;
 use seccomp::bpf::Insn;
 use std::collections::HashMap;
@@ -309,11 +309,11 @@ impl Container {
             self.try_tell(control::NOTE, text.as_bytes());
         }
     }
-    /// Gives the starter the memory file, without waiting, to be overwritten at an end that the
+    /// Gives the starter a memory file, without waiting, to be overwritten at an end that the
     /// Sentry does not see; whether it has it.
-    pub fn tell_of_confidential(&self) -> bool {
+    pub fn tell_of_confidential(&self, file: RawFd) -> bool {
         let m = message(control::CONFIDENTIAL, &[]);
-        hostcall::sock::try_send(self.control.raw(), &m, &[self.clas.memory_fd()]).is_ok()
+        hostcall::sock::try_send(self.control.raw(), &m, &[file]).is_ok()
     }
     /// As [`Container::tell`], without waiting: what a starter has no room for is lost.
     pub fn try_tell(&self, kind: u32, payload: &[u8]) {

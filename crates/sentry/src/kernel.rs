@@ -1,6 +1,7 @@
 //! The root object: all state of a sandbox's kernel hangs from one [`Kernel`].
 
 mod containers;
+mod map;
 pub mod memory;
 mod replacement;
 

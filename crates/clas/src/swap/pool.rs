@@ -175,6 +175,11 @@ impl Store for Pool {
     }
 
     fn free(&self, slot: Slot) {
+        if hostcall::scrub::has_begun() {
+            // It may have been marked since it came here.
+            let (at, room) = self.place(slot);
+            self.memory.slice(at, room).zero();
+        }
         let mut b = self.blocks.lock();
         let (number, i) = (slot.number() / OBJECTS, slot.number() % OBJECTS);
         let Some(block) = b.all[number as usize].as_mut() else {

@@ -1,5 +1,6 @@
 //! `cloister memory`.
 
+use super::map::{MapArgs, map};
 use super::show::{in_a_row, line_of_plain, pretty_and_plain, print, seconds, table_text};
 use clap::{Args, Subcommand};
 use config::{BoundsSpec, MemoryProcess, MemoryReport};
@@ -11,6 +12,8 @@ use std::io::IsTerminal;
 pub enum MemoryCommand {
     /// Shows who has a container's memory
     Show(ShowArgs),
+    /// Draws what lies where in a container's memory, and whose it is
+    Map(MapArgs),
     /// Changes what a process may have, and what is kept for it
     Set(SetArgs),
 }
@@ -72,6 +75,7 @@ fn or_max(s: &str) -> Result<u64, String> {
 pub fn run(rt: &Runtime, command: &MemoryCommand) -> oci::Result<()> {
     match command {
         MemoryCommand::Show(a) => show(rt, a),
+        MemoryCommand::Map(a) => map(rt, a),
         MemoryCommand::Set(a) => {
             let bounds = BoundsSpec {
                 pid: a.pid,

@@ -44,10 +44,7 @@ pub fn serve(kernel: &Arc<Kernel>, held: Option<Launch>) -> String {
         }
         match server.next() {
             // The starter is gone; nobody waits for us.
-            Ok(Heard::Gone) => {
-                server.kernel.root.clas.scrub_all();
-                hostcall::process::exit_group(72)
-            }
+            Ok(Heard::Gone) => hostcall::process::exit_group(72),
             Ok(Heard::Word) => {}
             Err(why) => return why,
         }
@@ -198,6 +195,10 @@ impl Server {
             }),
             control::MEMORY => request.aside(move |r| {
                 let body = serde_json::to_vec(&r.kernel.memory_report(&r.container));
+                answer(body, &given, "the memory")
+            }),
+            control::MAP => request.aside(move |r| {
+                let body = serde_json::to_vec(&r.kernel.memory_map(&r.container));
                 answer(body, &given, "the memory")
             }),
             control::BOUNDS => request.aside(move |r| {

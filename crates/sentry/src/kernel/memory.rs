@@ -112,11 +112,11 @@ impl Going {
 }
 
 /// A process that has memory.
-struct Holder {
-    group: Arc<ThreadGroup>,
+pub(super) struct Holder {
+    pub(super) group: Arc<ThreadGroup>,
     /// Where it was when it was found: under the lock that moves take, as who pays for it changes.
     cgroup: Arc<Cgroup>,
-    mm: Arc<Mm>,
+    pub(super) mm: Arc<Mm>,
 }
 
 impl Holder {
@@ -199,11 +199,10 @@ impl Kernel {
                 k.memory_is_short(c);
             }
         }));
-        let container = Arc::downgrade(c);
+        // The sandbox's own starter, which alone sees the Sentry's end.
+        let (kernel, fd) = (Arc::downgrade(self), c.clas.memory_fd());
         c.clas.on_confidential(Box::new(move || {
-            container
-                .upgrade()
-                .is_some_and(|c| c.tell_of_confidential())
+            (kernel.upgrade()).is_some_and(|k| k.root.tell_of_confidential(fd))
         }));
     }
 
@@ -568,7 +567,7 @@ impl Kernel {
     }
 
     /// The processes of a container that have memory.
-    fn holders(&self, c: &Arc<Container>) -> Vec<Holder> {
+    pub(super) fn holders(&self, c: &Arc<Container>) -> Vec<Holder> {
         let l = self.tasks.lock();
         let of = |group: Arc<ThreadGroup>| {
             let mm = l.memory_of(group.tgid, &self.no_memory)?;
