@@ -339,8 +339,9 @@ def words():
     check(low.read("cgroup.controllers").split() == above, low.read("cgroup.controllers"))
     check((low.read("cpu.max"), low.read("cpu.weight"), low.read("cpuset.cpus")) == ("max 100000", "100", ""), "cpu")
     check(low.read("cpuset.cpus.effective") == open(f"{TREE}/cpuset.cpus.effective").read().strip(), "cpuset")
-    low.write("cpu.weight", "100"), low.write("cpu.max", "max")
-    for name, value in (("cpu.max", "50000 100000"), ("cpu.weight", "50"), ("cpuset.cpus", "0")):
+    low.write("cpu.weight", "39"), low.write("cpu.max", "max")
+    check(low.read("cpu.weight") == "39", low.read("cpu.weight"))
+    for name, value in (("cpu.max", "50000 100000"), ("cpuset.cpus", "0")):
         try:
             low.write(name, value)
             check(False, name)

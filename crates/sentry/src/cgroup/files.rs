@@ -6,7 +6,7 @@ use crate::task::list::PID_MAX;
 use crate::task::task_of;
 use crate::{Kernel, Task};
 use abi::Result;
-use abi::errno::{EINVAL, ENODEV, ENOENT, EOPNOTSUPP, EPERM, ESRCH};
+use abi::errno::{EINVAL, ENODEV, ENOENT, EOPNOTSUPP, EPERM, ERANGE, ESRCH};
 use std::any::Any;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -353,7 +353,7 @@ impl DynFile for CgroupFile {
             "cgroup.type" => "domain\n".into(),
             // What a group of the host's limits below the container's is not done here.
             "cpu.max" => "max 100000\n".into(),
-            "cpu.weight" => "100\n".into(),
+            "cpu.weight" => format!("{}\n", c.weight.load(Ordering::Relaxed)),
             "cpuset.cpus" | "cpuset.mems" => "\n".into(),
             name if self.kind.place == CPUSET => {
                 let root = c.upwards().last().unwrap_or(c);
@@ -389,7 +389,7 @@ impl DynFile for CgroupFile {
                 "1" => Hierarchy::kill(&k, c),
                 _ => {
                     return Err(if text.parse::<i64>().is_ok() {
-                        abi::errno::ERANGE
+                        ERANGE
                     } else {
                         EINVAL
                     });
@@ -400,7 +400,7 @@ impl DynFile for CgroupFile {
                 "1" => k.cgroups.freeze(&k, c, true),
                 _ => {
                     return Err(if text.parse::<i64>().is_ok() {
-                        abi::errno::ERANGE
+                        ERANGE
                     } else {
                         EINVAL
                     });
@@ -409,9 +409,12 @@ impl DynFile for CgroupFile {
             "cgroup.type" if text == "threaded" => return no_threads(),
             // Only what is so anyway.
             "cpu.max" if text == "max" || text == "max 100000" => {}
-            "cpu.weight" if text == "100" => {}
             "cpuset.cpus" | "cpuset.mems" if text.is_empty() => {}
-            "cpu.max" | "cpu.weight" | "cpuset.cpus" | "cpuset.mems" => return Err(EOPNOTSUPP),
+            "cpu.weight" => match text.parse().map_err(|_| EINVAL)? {
+                n @ 1..=10_000 => c.weight.store(n, Ordering::Relaxed),
+                _ => return Err(ERANGE),
+            },
+            "cpu.max" | "cpuset.cpus" | "cpuset.mems" => return Err(EOPNOTSUPP),
             "cgroup.max.depth" => c.inner.lock().max_depth = number(text)?,
             "cgroup.max.descendants" => c.inner.lock().max_descendants = number(text)?,
             "cgroup.subtree_control" => {

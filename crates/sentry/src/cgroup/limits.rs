@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 
 /// The period of CPU time, microseconds, and the weight, where nothing is asked for.
 const PERIOD: u64 = 100_000;
-const WEIGHT: u64 = 100;
+pub(super) const WEIGHT: u64 = 100;
 
 /// The text of a file that only tells a limit.
 fn file(l: &Limits, name: &str, cpus: u32) -> Option<String> {

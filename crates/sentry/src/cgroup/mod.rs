@@ -53,7 +53,8 @@ bitflags! {
     pub struct Controls: u8 {
         const PIDS = 1;
         const MEMORY = 2;
-        /// Those two are the host's: below the root they say that nothing is limited.
+        /// Those two are the host's: below the root they say that nothing is limited, and keep a
+        /// weight for who asks.
         const CPU = 4;
         const CPUSET = 8;
         /// Those of which processes within a group may be told apart from its children's
@@ -104,6 +105,8 @@ pub struct Cgroup {
     /// Groups below it; changed under [`Hierarchy::change`].
     descendants: AtomicU64,
     pids: Pids,
+    /// `cpu.weight`, as it was written: the host divides its CPUs as it does. Atomic.
+    weight: AtomicU64,
     /// The container's memory; set once for a tree's root, and the same below.
     clas: OnceLock<Weak<Clas>>,
     /// The `memory` controller; changed under [`Hierarchy::change`]. A leaf lock, but for that of
@@ -171,6 +174,7 @@ impl Cgroup {
                 events: AtomicU64::new(0),
                 own_events: AtomicU64::new(0),
             },
+            weight: AtomicU64::new(limits::WEIGHT),
             clas,
             memory: Mutex::new(None),
             happened: Happened::default(),
