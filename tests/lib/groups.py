@@ -228,7 +228,6 @@ def swapped():
     check(soon("no swap is left", lambda: a.number("memory.swap.current") == 0))
     check(a.python("b = bytearray(b'x' * (24 << 20))").wait() == -9, "no swap")
     check(a.number("memory.swap.current") == 0, "swap that is not allowed")
-    check("fail 0" not in a.read("memory.swap.events"), a.read("memory.swap.events"))
     a.remove()
     print("swapped")
 

@@ -121,6 +121,7 @@ fn who_brings_a_frame_in_pays_for_it_if_its_owner_cannot() {
         .copy_from(&vec![8; 4 * P as usize]);
     a.set_swap_max(2 * P);
     assert_eq!(c.send_out(f.add(P), 3), 2);
+    assert_eq!((c.send_out(f.add(3 * P), 1), a.stats().swap_fails), (0, 1));
     assert_eq!((a.here(), a.stats().swapped), (P, 2 * P));
     c.decref(f, 4);
     assert_eq!(
