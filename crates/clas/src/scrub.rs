@@ -16,7 +16,6 @@
 use crate::accounts::Owner;
 use crate::{Cla, Clas};
 use abi::PAGE_SIZE;
-use hostcall::mem::{has_data, next_hole};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -87,15 +86,13 @@ impl Clas {
 
     /// Overwrites what has pages of a part of the file.
     pub(crate) fn scrub(&self, at: u64, to: u64) {
-        let mut from = at;
-        while from < to && has_data(self.file.raw(), from, to) {
-            let (hole, end) = next_hole(self.file.raw(), from, to).unwrap_or((to, to));
-            while from < hole {
-                let len = (hole - from).min(PIECE);
-                self.slice(Cla(from), len as usize).zero();
-                from += len;
-            }
-            from = end;
+        if hostcall::scrub::part(self.file.raw(), at, to).is_ok() {
+            return;
+        }
+        // (By a signal.) What has no page gets one, and loses it again.
+        for from in (at..to).step_by(PIECE as usize) {
+            let len = (to - from).min(PIECE);
+            self.slice(Cla(from), len as usize).zero();
         }
     }
 

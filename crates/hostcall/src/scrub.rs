@@ -26,16 +26,21 @@ const TMPFS: i64 = 0x0102_1994;
 /// Overwrites all that a memory file has: nobody maps it any more. `EINVAL` for what is no such
 /// file: a call on it could wait.
 pub fn memory_file(fd: RawFd) -> Result<()> {
-    static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
     // (First what asks no server.)
     file::seals(fd)?;
     let size = file::fstat(fd)?.st_size as u64;
     if crate::path::fstatfs(fd)?.f_type != TMPFS {
         return Err(EINVAL);
     }
-    let mut at = 0;
-    while at < size && mem::has_data(fd, at, size) {
-        let (hole, end) = mem::next_hole(fd, at, size).unwrap_or((size, size));
+    part(fd, 0, size)
+}
+
+/// Overwrites what a part of a memory file has: by writes, which need no page of it mapped.
+pub fn part(fd: RawFd, from: u64, to: u64) -> Result<()> {
+    static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+    let mut at = from;
+    while at < to && mem::has_data(fd, at, to) {
+        let (hole, end) = mem::next_hole(fd, at, to).unwrap_or((to, to));
         while at < hole {
             let n = (hole - at).min(ZEROS.len() as u64) as usize;
             match file::pwrite(fd, &ZEROS[..n], at) {
