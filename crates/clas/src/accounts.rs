@@ -1,10 +1,10 @@
 //! Who pays for frames: the accounts of a container and of the control groups in it.
 //!
 //! Every frame that has a reference has an owner: the account of whose thread made it ([`Payer`]),
-//! or brought it in from swap when its owner had no room for it. It counts for that account and for all above it, up to the
-//! container's own ([`AccountId::ROOT`]). Forks that share a frame do not pay for it; who copies
-//! it does, for the copy. A process that moves to another group leaves behind what it has made, as
-//! on Linux.
+//! or brought it in from swap when its owner had no room for it. It counts for that account and for
+//! all above it, up to the container's own ([`AccountId::ROOT`]). Forks that share a frame do not
+//! pay for it; who copies it does, for the copy. A process that moves to another group leaves
+//! behind what it has made, as on Linux.
 //!
 //! # Invariants
 //!
@@ -19,6 +19,7 @@
 //!
 //! All of it is under the lock of [`Clas`]; units are pages.
 
+use crate::room::in_pages;
 use crate::{Clas, Inner};
 use abi::errno::EAGAIN;
 use abi::{PAGE_SIZE, Result};
@@ -30,23 +31,15 @@ use std::sync::{Arc, Weak};
 /// Accounts below the container's, one below the other.
 const DEPTH_MAX: usize = 32;
 /// Accounts of a container, those that are closed included: twice as many as there may be groups.
-const MOST: usize = 8192;
+const ACCOUNTS_MAX: usize = 8192;
 
 /// The number of an account, within its container.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct AccountId(u32);
+pub struct AccountId(pub(crate) u32);
 
 impl AccountId {
     /// The container's own.
     pub const ROOT: AccountId = AccountId(0);
-
-    pub(crate) fn number(self) -> u32 {
-        self.0
-    }
-
-    pub(crate) fn numbered(n: u32) -> AccountId {
-        AccountId(n)
-    }
 
     /// The numbers that there are.
     const MOST: u32 = u32::MAX >> Owner::FLAGS;
@@ -225,18 +218,19 @@ pub(crate) struct Accounts {
     pub(crate) asking: BTreeSet<AccountId>,
 }
 
-impl Default for Accounts {
-    fn default() -> Accounts {
+impl Accounts {
+    /// The container's alone, which may have so many pages.
+    pub(crate) fn new(max: u64) -> Accounts {
+        let mut root = Entry::new(None);
+        root.limits.max = max;
         Accounts {
-            root: Entry::new(None),
+            root,
             others: BTreeMap::new(),
             last: 0,
             asking: BTreeSet::new(),
         }
     }
-}
 
-impl Accounts {
     pub(crate) fn root(&self) -> &Entry {
         &self.root
     }
@@ -389,7 +383,7 @@ impl Accounts {
     }
 
     fn open(&mut self, parent: AccountId) -> Result<AccountId> {
-        if self.upwards(parent).count() > DEPTH_MAX || self.others.len() >= MOST {
+        if self.upwards(parent).count() > DEPTH_MAX || self.others.len() >= ACCOUNTS_MAX {
             return Err(EAGAIN);
         }
         let parent = self.payer(parent);
@@ -485,14 +479,6 @@ pub struct Account {
     untouched: AtomicU64,
 }
 
-fn in_pages(bytes: u64) -> u64 {
-    if bytes == u64::MAX {
-        bytes
-    } else {
-        bytes / PAGE_SIZE
-    }
-}
-
 impl Account {
     #[must_use]
     pub fn id(&self) -> AccountId {
@@ -511,56 +497,45 @@ impl Account {
         self.change(|_, inner| inner.accounts.get(self.id).map(f).unwrap_or_default())
     }
 
-    /// Never more than so many bytes are here from now on; what is here above them is to go
-    /// ([`Account::is_shrinking`]).
-    pub fn set_max(&self, bytes: u64) {
-        let tell = self.change(|clas, inner| {
-            clas.is_limited_inside();
-            let Some(e) = inner.accounts.get_mut(self.id) else {
-                return false;
-            };
-            e.limits.max = in_pages(bytes);
-            e.shrinks = !e.has_room(0);
-            let shrinks = e.shrinks;
-            if shrinks {
+    /// Changes limits; `change` says whether somebody is to look after the account now.
+    fn limit(&self, change: impl FnOnce(&mut Entry) -> bool) {
+        let is_asking = self.change(|clas, inner| {
+            clas.note_limits_inside();
+            let is_asking = inner.accounts.get_mut(self.id).is_some_and(change);
+            if is_asking {
                 inner.accounts.asking.insert(self.id);
             }
             clas.wake();
-            shrinks
+            is_asking
         });
-        self.tell(tell);
-    }
-
-    /// What is here above so many bytes is sent out from now on.
-    pub fn set_high(&self, bytes: u64) {
-        let tell = self.change(|clas, inner| {
-            clas.is_limited_inside();
-            let Some(e) = inner.accounts.get_mut(self.id) else {
-                return false;
-            };
-            e.limits.high = in_pages(bytes);
-            let is_above = e.above_high() > 0;
-            if is_above {
-                inner.accounts.asking.insert(self.id);
-            }
-            is_above
-        });
-        self.tell(tell);
-    }
-
-    fn tell(&self, is_asking: bool) {
         if is_asking && let Some(clas) = self.clas.upgrade() {
             clas.tell_maker();
         }
     }
 
+    /// Never more than so many bytes are here from now on; what is here above them is to go
+    /// ([`Account::is_shrinking`]).
+    pub fn set_max(&self, bytes: u64) {
+        self.limit(|e| {
+            e.limits.max = in_pages(bytes);
+            e.shrinks = !e.has_room(0);
+            e.shrinks
+        });
+    }
+
+    /// What is here above so many bytes is sent out from now on.
+    pub fn set_high(&self, bytes: u64) {
+        self.limit(|e| {
+            e.limits.high = in_pages(bytes);
+            e.above_high() > 0
+        });
+    }
+
     /// Who makes more while more bytes are in the swap's store is held up from now on.
     pub fn set_swap_high(&self, bytes: u64) {
-        self.change(|clas, inner| {
-            clas.is_limited_inside();
-            if let Some(e) = inner.accounts.get_mut(self.id) {
-                e.limits.swap_high = in_pages(bytes);
-            }
+        self.limit(|e| {
+            e.limits.swap_high = in_pages(bytes);
+            false
         });
     }
 

@@ -41,7 +41,7 @@ use parking_lot::Mutex;
 use refs::{Freed, RefCounts, Runs};
 use smallvec::SmallVec;
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 pub use accounts::{Account, AccountId, AccountStats, Payer, pay_with};
@@ -105,10 +105,7 @@ pub struct Clas {
     swap: OnceLock<swap::Swap>,
     /// What is taken of [`MAPPINGS`].
     mappings: AtomicU64,
-    /// Something was confidential, ever; who is told of it, and whether that was done.
-    scrubs: AtomicBool,
-    keeper: OnceLock<Box<dyn Fn() -> bool + Send + Sync>>,
-    is_told: AtomicBool,
+    secrets: scrub::Secrets,
 }
 
 impl Drop for Clas {
@@ -226,16 +223,14 @@ impl Clas {
                 kept: Kept::default(),
                 leaving: 0,
                 refs: RefCounts::default(),
-                accounts: Accounts::default(),
+                accounts: Accounts::new(room::in_pages(limit)),
                 ending: 0,
             }),
             room: room::Room::new(limit),
             looks: Mutex::new(()),
             swap: OnceLock::new(),
             mappings: AtomicU64::new(0),
-            scrubs: AtomicBool::new(false),
-            keeper: OnceLock::new(),
-            is_told: AtomicBool::new(false),
+            secrets: scrub::Secrets::default(),
         }))
     }
 

@@ -42,10 +42,13 @@ pub struct Map {
 const LEAST: u64 = 64 << 10;
 
 impl Map {
-    /// The cell that an address lies in.
-    #[must_use]
-    pub fn number(&self, at: Cla) -> u64 {
-        at.0 / self.cell
+    /// The cells that `pages` frames from `at` on lie in: their numbers, and how many pages each has
+    /// of them.
+    pub fn cells_of(&self, at: Cla, pages: u64) -> impl Iterator<Item = (u64, u64)> {
+        let cell = self.cell / PAGE_SIZE;
+        let (first, end) = (at.page(), at.page() + pages);
+        (first / cell..end.div_ceil(cell))
+            .map(move |n| (n, end.min((n + 1) * cell) - first.max(n * cell)))
     }
 
     fn add(&mut self, number: u64, c: &Place, most: usize) {
@@ -99,16 +102,13 @@ impl Clas {
     ) {
         let mut start = run.start;
         while start < run.end {
-            // (The size may have grown.)
-            let pages = map.cell / PAGE_SIZE;
-            let end = ((start / pages + 1) * pages).min(run.end);
-            let n = end - start;
-            let swapped = self.away_of(start, end);
-            let empty: u64 = self
-                .holes(Cla(start * PAGE_SIZE), n)
-                .iter()
-                .map(|h| h.1)
-                .sum();
+            let at = Cla(start * PAGE_SIZE);
+            // (One by one: their size may grow.)
+            let Some((number, n)) = map.cells_of(at, run.end - start).next() else {
+                break;
+            };
+            let swapped = self.away_of(start, start + n);
+            let empty: u64 = self.holes(at, n).iter().map(|h| h.1).sum();
             let part = |is: bool| if is { n } else { 0 };
             let cell = Place {
                 frames: n,
@@ -118,8 +118,8 @@ impl Clas {
                 files: part(owner.is_file()),
                 confidential: part(owner.is_confidential()),
             };
-            map.add(start / pages, &cell, most);
-            start = end;
+            map.add(number, &cell, most);
+            start += n;
         }
     }
 }
@@ -160,7 +160,8 @@ mod tests {
         };
         let m = c.map(1000);
         assert_eq!((m.cell, sum(&m)), (LEAST, want));
-        assert!(m.cells.contains_key(&m.number(b)));
+        assert!(m.cells_of(b, 20).all(|c| m.cells.contains_key(&c.0)));
+        assert_eq!(m.cells_of(b, 20).map(|c| c.1).sum::<u64>(), 20);
         // In fewer cells, which are larger.
         let m = c.map(2);
         assert!(m.cells.len() <= 2 && m.cell > LEAST);

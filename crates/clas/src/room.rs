@@ -41,7 +41,7 @@ const RESERVE_MAX: u64 = 2 << 20;
 /// The container's limit, and what waiters share. The counts of frames, and who waits, are
 /// [`Inner`]'s.
 pub(crate) struct Room {
-    /// In pages; `u64::MAX` for none. Changed under the lock, read without it, too.
+    /// The container account's, to be read without the lock; changed under it.
     limit: AtomicU64,
     /// There is more room, or no hope.
     changed: Condvar,
@@ -100,7 +100,7 @@ impl Waiter {
     pub fn ask(&self, bytes: u64, of: AccountId) -> bool {
         let can = self.waits() && !self.is_empty.load(Ordering::Relaxed);
         if can {
-            self.asked_of.store(of.number(), Ordering::Relaxed);
+            self.asked_of.store(of.0, Ordering::Relaxed);
             self.asked.store(bytes, Ordering::Relaxed);
         }
         can
@@ -143,7 +143,7 @@ fn reserve(limit: u64) -> u64 {
 }
 
 /// A limit of bytes, in pages.
-fn in_pages(limit: u64) -> u64 {
+pub(crate) fn in_pages(limit: u64) -> u64 {
     if limit == u64::MAX {
         u64::MAX
     } else {
@@ -161,11 +161,6 @@ impl Room {
             limits_inside: AtomicBool::new(false),
             some_exhausted: AtomicBool::new(false),
         }
-    }
-
-    /// So many frames are to be free.
-    fn reserve(&self) -> u64 {
-        reserve(self.limit())
     }
 
     /// In pages.
@@ -199,9 +194,12 @@ impl std::fmt::Debug for Room {
 impl Clas {
     /// Changes the limit, in bytes; `u64::MAX` for none. What is allocated above it stays.
     pub fn set_limit(&self, limit: u64) {
-        let _inner = self.inner.lock();
+        let mut inner = self.inner.lock();
+        if let Some(root) = inner.accounts.get_mut(AccountId::ROOT) {
+            root.limits.max = in_pages(limit);
+        }
         self.room.limit.store(in_pages(limit), Ordering::Relaxed);
-        self.room.changed.notify_all();
+        self.wake();
     }
 
     /// Has `maker` told, once for all, whenever an allocation waits for room: it frees frames,
@@ -251,11 +249,17 @@ impl Clas {
         let Some(e) = inner.accounts.get(account) else {
             return false;
         };
-        let is_full = |pages| match account {
-            AccountId::ROOT => !self.room.can_be_enough(inner, pages),
-            _ => !e.has_room(pages),
-        };
+        let is_full = |pages| !self.can_have(inner, account, e, pages);
         (e.waiting > 0 && is_full(1)) || (e.shrinks && is_full(0))
+    }
+
+    /// Whether an account may have so many pages more. (Of the container's, what is just being given
+    /// back is still there.)
+    fn can_have(&self, inner: &Inner, id: AccountId, e: &Entry, pages: u64) -> bool {
+        match id {
+            AccountId::ROOT => self.room.can_be_enough(inner, pages),
+            _ => e.has_room(pages),
+        }
     }
 
     /// How much of memory that may never be touched is worth being made at once, of at most `most`
@@ -267,9 +271,9 @@ impl Clas {
         }
         let payer = self.payer();
         let inner = self.inner.lock();
-        let left = |(id, e): (AccountId, &Entry)| match id {
-            AccountId::ROOT => self.room.limit().saturating_sub(e.here()),
-            _ => e.limits.max.min(e.limits.high).saturating_sub(e.here()),
+        let left = |(_, e): (AccountId, &Entry)| {
+            let most = e.limits.max.min(e.limits.high);
+            most.saturating_sub(e.here())
         };
         let left = inner.accounts.upwards(payer).map(left).min();
         part_of_room(left.unwrap_or(0).saturating_mul(PAGE_SIZE), most)
@@ -295,7 +299,7 @@ impl Clas {
     }
 
     /// Accounts have limits from now on.
-    pub(crate) fn is_limited_inside(&self) {
+    pub(crate) fn note_limits_inside(&self) {
         self.room.limits_inside.store(true, Ordering::Relaxed);
     }
 
@@ -334,7 +338,7 @@ impl Clas {
         let room = self.await_until(PAGE_SIZE, who, || who.asked.load(Ordering::Relaxed) > 0);
         who.waits.store(false, Ordering::Relaxed);
         room.map(|()| {
-            let of = AccountId::numbered(who.asked_of.load(Ordering::Relaxed));
+            let of = AccountId(who.asked_of.load(Ordering::Relaxed));
             (who.asked.swap(0, Ordering::Relaxed), of)
         })
     }
@@ -366,10 +370,7 @@ impl Clas {
             let Some(e) = inner.accounts.get_mut(short) else {
                 continue;
             };
-            let limit = match short {
-                AccountId::ROOT => self.room.limit(),
-                _ => e.limits.max,
-            };
+            let limit = e.limits.max;
             let now = (short, e.hopeless);
             let before = *hopeless.filter(|h| h.0 == short).get_or_insert(now);
             hopeless = Some(before);
@@ -406,7 +407,7 @@ impl Clas {
     /// Has those that wait look again.
     pub fn wake_waiters(&self) {
         let _inner = self.inner.lock();
-        self.room.changed.notify_all();
+        self.wake();
     }
 
     /// Makes sure that there is room for `pages` more frames, once nothing is kept if need be; gives
@@ -453,7 +454,7 @@ impl Clas {
                 }
             }
         }
-        self.tell_if_low(inner, payer, frames.len() as u64);
+        self.tell_if_low(inner, payer, n);
         true
     }
 
@@ -478,7 +479,7 @@ impl Clas {
     /// Whether an account has little room, and something can be sent out; or more than its `high`.
     fn is_low(&self, inner: &Inner, id: AccountId, e: &Entry) -> bool {
         if id == AccountId::ROOT {
-            return self.can_swap() && !self.room.is_enough(inner, self.room.reserve());
+            return self.can_swap() && !self.room.is_enough(inner, reserve(e.limits.max));
         }
         let can_swap = || self.can_swap() && inner.accounts.can_swap(id);
         e.above_high() > 0 || (!e.has_room(reserve(e.limits.max)) && can_swap())
@@ -529,7 +530,7 @@ impl Clas {
         for account in asking {
             if let Some(e) = inner.accounts.get_mut(account) {
                 e.is_told = false;
-                e.shrinks &= account == AccountId::ROOT || !e.has_room(0);
+                e.shrinks &= !e.has_room(0);
             }
             let is_awaited = self.is_awaited_now(&inner, account);
             let wanted = self.wants_out(&inner, account) * PAGE_SIZE;
@@ -563,20 +564,14 @@ impl Clas {
         let Some(e) = inner.accounts.get(account) else {
             return 0;
         };
-        let limit = match account {
-            AccountId::ROOT => self.room.limit(),
-            _ => e.limits.max,
-        };
-        let free = reserve(limit);
-        let (is_whole, taken) = match account {
-            AccountId::ROOT => (
-                self.room.can_be_enough(inner, free),
-                e.here() + inner.leaving,
-            ),
-            _ => (e.has_room(free), e.here()),
+        let free = reserve(e.limits.max);
+        let is_whole = self.can_have(inner, account, e, free);
+        let leaving = match account {
+            AccountId::ROOT => inner.leaving,
+            _ => 0,
         };
         let is_to_go = !is_whole && self.can_swap() && inner.accounts.can_swap(account);
-        let out = (taken + 2 * free).saturating_sub(limit);
+        let out = (e.here() + leaving + 2 * free).saturating_sub(e.limits.max);
         e.above_high().max(if is_to_go { out } else { 0 })
     }
 
@@ -609,7 +604,7 @@ impl Clas {
     /// See [`Clas::is_ending`].
     pub fn has_ended(&self) {
         self.inner.lock().ending -= 1;
-        self.room.changed.notify_all();
+        self.wake();
     }
 }
 

@@ -16,7 +16,8 @@
 use crate::accounts::Owner;
 use crate::{Cla, Clas};
 use abi::PAGE_SIZE;
-use std::sync::atomic::Ordering;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Who keeps the memory file may be busy: so often it is told, with so long between.
@@ -26,18 +27,24 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// ([`Clas::limit_view`]).
 const PIECE: u64 = 1 << 20;
 
-impl Clas {
-    /// The contents of `pages` frames are confidential from now on.
-    ///
-    /// # Panics
-    /// Where one of them is not allocated.
-    pub fn mark_confidential(&self, at: Cla, pages: u64) {
-        let (start, end) = (at.page(), at.page() + pages);
-        if !self.scrubs.swap(true, Ordering::Relaxed) {
+/// Whether something of a container is confidential. Atomics, each for itself.
+#[derive(Default)]
+pub(crate) struct Secrets {
+    /// Something was, ever.
+    some: AtomicBool,
+    /// Who is told of it ([`Clas::on_confidential`]), and whether that was done.
+    keeper: OnceLock<Box<dyn Fn() -> bool + Send + Sync>>,
+    is_told: AtomicBool,
+}
+
+impl Secrets {
+    /// There is something from now on.
+    fn begin(&self) {
+        if !self.some.swap(true, Ordering::Relaxed) {
             hostcall::scrub::begin();
         }
-        if !self.is_told.load(Ordering::Relaxed)
-            && let Some(tell) = self.keeper.get()
+        if let Some(tell) = self.keeper.get()
+            && !self.is_told.load(Ordering::Relaxed)
         {
             let is_told = (0..TRIES).any(|_| {
                 tell() || {
@@ -47,6 +54,21 @@ impl Clas {
             });
             self.is_told.store(is_told, Ordering::Relaxed);
         }
+    }
+
+    fn are_some(&self) -> bool {
+        self.some.load(Ordering::Relaxed)
+    }
+}
+
+impl Clas {
+    /// The contents of `pages` frames are confidential from now on.
+    ///
+    /// # Panics
+    /// Where one of them is not allocated.
+    pub fn mark_confidential(&self, at: Cla, pages: u64) {
+        let (start, end) = (at.page(), at.page() + pages);
+        self.secrets.begin();
         let mut inner = self.inner.lock();
         if !(inner.refs).all_owners(start, end, Owner::is_confidential) {
             (inner.refs).change_owners(start, end, Owner::confidential);
@@ -56,20 +78,20 @@ impl Clas {
     /// Has somebody told, once something is confidential, who overwrites the memory file when this
     /// process cannot any more; whether that worked. Called with an address space's lock held.
     pub fn on_confidential(&self, tell: Box<dyn Fn() -> bool + Send + Sync>) {
-        let _ = self.keeper.set(tell);
+        let _ = self.secrets.keeper.set(tell);
     }
 
     /// Whether some of `pages` frames are confidential.
     #[must_use]
     pub fn is_confidential(&self, at: Cla, pages: u64) -> bool {
         let (start, end) = (at.page(), at.page() + pages);
-        self.scrubs.load(Ordering::Relaxed)
+        self.secrets.are_some()
             && !(self.inner.lock().refs).all_owners(start, end, |o| !o.is_confidential())
     }
 
     /// How many of the first of `pages` frames are not confidential.
     pub(crate) fn open_prefix(&self, at: Cla, pages: u64) -> u64 {
-        if !self.scrubs.load(Ordering::Relaxed) {
+        if !self.secrets.are_some() {
             return pages;
         }
         let end = at.page() + pages;
@@ -111,7 +133,7 @@ impl Clas {
     /// confidential. Nobody accesses them any more. (Who was given the file may have it still: it
     /// has no page then.)
     pub(crate) fn scrub_all(&self) {
-        if self.scrubs.load(Ordering::Relaxed) {
+        if self.secrets.are_some() {
             let all = self.mapped.load(Ordering::Acquire);
             self.scrub(0, all);
             let _ = hostcall::mem::punch_hole(self.file.raw(), 0, all);

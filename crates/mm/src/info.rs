@@ -2,6 +2,7 @@
 
 use crate::room::Layout;
 use crate::state::State;
+use crate::swap::clusters;
 use crate::types::MapName;
 use crate::vma::{FileRef, Vma, VmaFlags};
 use crate::{Mm, PAGE};
@@ -265,16 +266,16 @@ impl State {
         let mut out: Vec<(Cla, u64, bool)> = Vec::new();
         for (r, p) in self.pmas.iter() {
             let Some(frames) = p.frames() else { continue };
-            let mut at = r.start;
-            while at < r.end {
-                let end = ((at | (crate::swap::CLUSTER - 1)) + 1).min(r.end);
-                let (cla, pages) = (frames.add(at - r.start), (end - at) / PAGE);
-                let used = self.host.overlaps(at..end);
+            for part in clusters(r.clone()) {
+                let (cla, pages) = (
+                    frames.add(part.start - r.start),
+                    (part.end - part.start) / PAGE,
+                );
+                let used = self.host.overlaps(part);
                 match out.last_mut() {
                     Some((a, n, u)) if a.add(*n * PAGE) == cla && *u == used => *n += pages,
                     _ => out.push((cla, pages, used)),
                 }
-                at = end;
             }
         }
         out

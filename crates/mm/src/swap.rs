@@ -114,6 +114,13 @@ impl Kin {
     }
 }
 
+/// The parts of `r` that lie in one cluster each.
+pub(crate) fn clusters(r: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    let (first, end) = (r.start & !(CLUSTER - 1), r.end);
+    let all = (first..end).step_by(CLUSTER as usize);
+    all.map(move |c| c.max(r.start)..c.saturating_add(CLUSTER).min(end))
+}
+
 /// What a hand has passed: clusters that were not used lately, and those that were.
 pub(crate) type Round = (Vec<Range<u64>>, Vec<Range<u64>>);
 
@@ -276,12 +283,8 @@ impl State {
                 if !goes(pma) {
                     continue;
                 }
-                let r = e.start.max(half.start)..e.end.min(half.end);
-                let mut at = r.start;
-                while at < r.end {
-                    let part = at..((at | (CLUSTER - 1)) + 1).min(r.end);
-                    at = part.end;
-                    end = at;
+                for part in clusters(e.start.max(half.start)..e.end.min(half.end)) {
+                    end = part.end;
                     // (Clusters are mostly one account's.)
                     let frame = pma.after(part.start - e.start).frames();
                     let is_of = |f| self.clas.is_paid_by(f, self.swap.of);

@@ -134,6 +134,7 @@ impl Container {
             shortage: Shortage::default(),
             log: log::KernelLog::begun(),
         };
+        c.ns.cgroup.is_of(&c.clas);
         c.update_limits(p.limits);
         Arc::new(c)
     }
@@ -238,7 +239,6 @@ impl Container {
             self.task_limit.store(n, Ordering::Relaxed);
         }
         self.ns.cgroup.update_limits(new);
-        self.ns.cgroup.is_of(&self.clas);
         let memory = self.ns.cgroup.memory_max().unwrap_or(u64::MAX);
         let frames = self.ns.cgroup.frames_max().unwrap_or(u64::MAX);
         self.clas.set_limit(frames);

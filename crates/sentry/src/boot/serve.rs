@@ -189,17 +189,14 @@ impl Server {
                 }
                 Ok(Some(0))
             }),
-            control::NETWORK => request.aside(move |r| {
-                let body = serde_json::to_vec(&network::report(&r.kernel, &r.container));
-                answer(body, &given, "the network")
+            control::NETWORK => request.tell(given, "the network", |r| {
+                serde_json::to_vec(&network::report(&r.kernel, &r.container))
             }),
-            control::MEMORY => request.aside(move |r| {
-                let body = serde_json::to_vec(&r.kernel.memory_report(&r.container));
-                answer(body, &given, "the memory")
+            control::MEMORY => request.tell(given, "the memory", |r| {
+                serde_json::to_vec(&r.kernel.memory_report(&r.container))
             }),
-            control::MAP => request.aside(move |r| {
-                let body = serde_json::to_vec(&r.kernel.memory_map(&r.container));
-                answer(body, &given, "the memory")
+            control::MAP => request.tell(given, "the memory", |r| {
+                serde_json::to_vec(&r.kernel.memory_map(&r.container))
             }),
             control::BOUNDS => request.aside(move |r| {
                 let body = given.first().ok_or("the request has no body")?;
@@ -279,6 +276,16 @@ impl Request {
         let mut m = self.number.to_le_bytes().to_vec();
         m.extend_from_slice(&why.as_bytes()[..why.len().min(1024)]);
         self.container.tell(control::REFUSED, &m);
+    }
+
+    /// Writes the JSON that `f` makes where it was asked for.
+    fn tell(
+        self,
+        given: Vec<HostFd>,
+        what: &'static str,
+        f: impl FnOnce(&Request) -> serde_json::Result<Vec<u8>> + Send + 'static,
+    ) {
+        self.aside(move |r| answer(f(r), &given, what));
     }
 
     /// Does it on a thread of its own; `Some` result is told.

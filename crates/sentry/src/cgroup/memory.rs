@@ -193,6 +193,11 @@ impl Memory {
         }
     }
 
+    /// Of so much that is here, what was touched, bytes.
+    fn touched(&self, here: u64) -> u64 {
+        here.saturating_sub(self.account.untouched())
+    }
+
     /// The text of one of its files.
     fn text(&self, name: &str) -> String {
         if let Some(w) = self.words.of(name) {
@@ -200,7 +205,7 @@ impl Memory {
         }
         let s = self.account.stats();
         match name {
-            "memory.current" => format!("{}\n", s.here - self.account.untouched().min(s.here)),
+            "memory.current" => format!("{}\n", self.touched(s.here)),
             "memory.peak" => format!("{}\n", s.peak),
             "memory.swap.current" => format!("{}\n", s.swapped),
             "memory.swap.peak" => format!("{}\n", s.swapped_peak),
@@ -211,7 +216,7 @@ impl Memory {
             }
             "memory.oom.group" => format!("{}\n", u8::from(self.oom_group())),
             "memory.stat" => {
-                let here = s.here - self.account.untouched().min(s.here);
+                let here = self.touched(s.here);
                 super::limits::memory_stat(here, s.files, s.pages_in, s.pages_out)
             }
             _ => String::new(),

@@ -28,20 +28,13 @@ impl Kernel {
         };
         for h in self.holders(c) {
             let pid = h.group.pid.seen_in(&c.ns.pid_for_children);
-            let task = self.tasks.lock().some_thread(h.group.tgid);
-            out.processes.push(MapProcess {
-                pid,
-                command: task.map_or_else(String::new, |t| crate::fs::proc::command_line(&t)),
-            });
-            let cell = map.cell / PAGE_SIZE;
+            let command = h.command(self);
+            out.processes.push(MapProcess { pid, command });
             h.mm.for_each_frame(|at, n, used| {
-                let (mut page, end) = (at.0 / PAGE_SIZE, at.0 / PAGE_SIZE + n);
-                while page < end {
-                    let part = ((page / cell + 1) * cell).min(end) - page;
-                    let m = mapped.entry(page / cell).or_default();
+                for (number, part) in map.cells_of(at, n) {
+                    let m = mapped.entry(number).or_default();
                     m.used += if used { part } else { 0 };
                     *m.by.entry(pid).or_default() += part;
-                    page += part;
                 }
             });
         }

@@ -1,5 +1,6 @@
-//! Where the memory of a container, or of a control group in it, ends: room is made by giving back what nobody touched, or by sending
-//! out what was not used lately; else by ending a process (Linux: mm/vmscan.c, mm/oom_kill.c).
+//! Where the memory of a container, or of a control group in it, ends: room is made by giving back
+//! what nobody touched, or by sending out what was not used lately; else by ending a process (Linux:
+//! mm/vmscan.c, mm/oom_kill.c).
 //!
 //! # Invariants
 //!
@@ -15,9 +16,9 @@
 //! - A process that has reached a limit of its own makes room itself ([`mm::Bounds`]); where it
 //!   cannot, it alone is ended.
 //! - What is reserved is no more than there can be, together: else it is refused.
-//! - Else it ends processes of this container, or group, alone, and only while somebody waits who has given up all
-//!   that it could itself: none while one that is to die is still on its way
-//!   out, for [`PATIENCE`] at most.
+//! - Else it ends processes of this container, or group, alone, and only while somebody waits who
+//!   has given up all that it could itself: none while one that is to die is still on its way out,
+//!   for [`PATIENCE`] at most.
 //! - A process that it ends gets no more memory, and waits for none: it can go.
 
 use super::Kernel;
@@ -100,12 +101,7 @@ impl Going {
         let recent = self.seen.is_some_and(|s| now - s < SETTLED);
         let wait = recent && now - since < PATIENCE;
         if !wait {
-            *self = Going {
-                stuck_since: self.stuck_since,
-                in_vain: self.in_vain,
-                nothing_since: self.nothing_since,
-                ..Going::default()
-            };
+            (self.since, self.seen, self.busy_since) = (None, None, None);
         }
         wait
     }
@@ -131,6 +127,11 @@ impl Holder {
 
     fn is_dying(&self) -> bool {
         self.group.exit_status().is_some()
+    }
+
+    pub(super) fn command(&self, k: &Kernel) -> String {
+        let task = k.tasks.lock().some_thread(self.group.tgid);
+        task.map_or_else(String::new, |t| crate::fs::proc::command_line(&t))
     }
 }
 
@@ -176,8 +177,7 @@ impl Domain {
     }
 
     fn count(&self, c: &Container, e: Event) {
-        let group: &Cgroup = self.group.as_deref().unwrap_or(&c.ns.cgroup);
-        group.memory_event(e);
+        self.group().unwrap_or(&c.ns.cgroup).memory_event(e);
     }
 }
 
@@ -332,7 +332,8 @@ impl Kernel {
                 .map(|h| h.share(&mut low).above())
                 .sum::<u64>()
         };
-        // (Nobody waits for what is above `memory.high`, or for a reserve; and more comes of what ends.)
+        // (Nobody waits for what is above `memory.high`, or for a reserve; and more comes of what
+        // ends.)
         let is_needed = s.is_awaited && !c.clas.is_to_get_more();
         if freed == 0 && is_needed && (is_late || spare() < ENOUGH) {
             let mut min = Protections::within(d.group(), Protection::Min);
@@ -455,7 +456,7 @@ impl Kernel {
                 wanted: STEP.min(bytes - done),
                 is_awaited: false,
             };
-            let freed = self.send_out(c, &d, s, tries > TRIES / 2);
+            let freed = self.send_out(c, &d, s, false);
             tries += u32::from(freed == 0);
             if tries > TRIES {
                 return Err(EAGAIN);
@@ -548,11 +549,10 @@ impl Kernel {
         };
         let ns = &c.ns.pid_for_children;
         for h in self.holders(c) {
-            let task = self.tasks.lock().some_thread(h.group.tgid);
             let (f, bounds) = (h.mm.footprint(), h.mm.bounds());
             report.processes.push(MemoryProcess {
                 pid: h.group.pid.seen_in(ns),
-                command: task.map_or_else(String::new, |t| crate::fs::proc::command_line(&t)),
+                command: h.command(self),
                 size: f.size,
                 counted: h.mm.charged_here(),
                 resident: f.resident,

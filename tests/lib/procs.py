@@ -1,0 +1,25 @@
+"""Processes of a sandbox, as the host sees them."""
+
+import contextlib
+import os
+from pathlib import Path
+
+
+def descendants(pid):
+    """A process, its children, and theirs, as far as they are still there."""
+    found = [pid]
+    for p in found:
+        with contextlib.suppress(OSError):
+            for c in Path(f"/proc/{p}/task").glob("*/children"):
+                found += map(int, c.read_text().split())
+    return found
+
+
+def memory_files(pid):
+    """Of those that hold a container's memory file: who, and where in /proc."""
+    for p in descendants(pid):
+        with contextlib.suppress(OSError):
+            for fd in os.listdir(f"/proc/{p}/fd"):
+                path = f"/proc/{p}/fd/{fd}"
+                if "memfd:cloister-memory" in os.readlink(path):
+                    yield p, path
