@@ -232,6 +232,30 @@ def swapped():
     print("swapped")
 
 
+def stalled():
+    """A group that thrashes has lost time, and so have those above it; its sibling has not."""
+    def lost(g, line=0):
+        return int(g.read("memory.pressure").splitlines()[line].rsplit("=")[-1])
+
+    up = Group("up")
+    up.write("cgroup.subtree_control", "+memory")
+    a, b = Group("up/a", memory_max="16M"), Group("up/b", memory_max="16M")
+    beside = b.holder(4)
+    check(lost(a) == 0 and lost(b) == 0, lost(a), lost(b))
+    check(a.read("memory.pressure").startswith("some avg10=0.00 avg60=0.00 avg300=0.00 total=0\nfull avg10="))
+    hog = a.python("""
+import time
+b = bytearray(24 << 20)
+end = time.monotonic() + 3
+while time.monotonic() < end:
+    for i in range(0, len(b), 4096): b[i] = 1""")
+    check(hog.wait() == 0, hog.returncode)
+    check(lost(a) > 300000 and lost(b) == 0 and lost(up) >= lost(a) >= lost(a, 1) > 0, lost(a), lost(b), lost(up))
+    end(beside)
+    for g in (a, b, up): g.remove()
+    print("stalled")
+
+
 def reclaimed():
     """memory.reclaim and memory.high send out what is there; memory.min and low keep it."""
     a = Group("a")

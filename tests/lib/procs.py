@@ -15,11 +15,15 @@ def descendants(pid):
     return found
 
 
-def memory_files(pid):
-    """Of those that hold a container's memory file: who, and where in /proc."""
+def open_files(pid):
+    """What its processes have open: who, where in /proc, and what it is."""
     for p in descendants(pid):
         with contextlib.suppress(OSError):
             for fd in os.listdir(f"/proc/{p}/fd"):
                 path = f"/proc/{p}/fd/{fd}"
-                if "memfd:cloister-memory" in os.readlink(path):
-                    yield p, path
+                yield p, path, os.readlink(path)
+
+
+def memory_files(pid):
+    """Of those that hold a container's memory file: who, and where in /proc."""
+    return ((p, path) for p, path, name in open_files(pid) if "memfd:cloister-memory" in name)

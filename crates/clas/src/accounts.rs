@@ -19,6 +19,7 @@
 //!
 //! All of it is under the lock of [`Clas`]; units are pages.
 
+use crate::pressure::Stalls;
 use crate::room::in_pages;
 use crate::{Clas, Inner};
 use abi::errno::EAGAIN;
@@ -147,6 +148,7 @@ pub(crate) struct Entry {
     pub(crate) is_told: bool,
     /// It has more than its new limit: that is to go, though nobody waits for it.
     pub(crate) shrinks: bool,
+    pub(crate) stalls: Stalls,
 }
 
 impl Entry {
@@ -170,6 +172,7 @@ impl Entry {
             hopeless: 0,
             is_told: false,
             shrinks: false,
+            stalls: Stalls::new(),
         }
     }
 
@@ -249,6 +252,11 @@ impl Accounts {
         } else {
             self.others.get_mut(&id)
         }
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = (AccountId, &Entry)> {
+        let others = self.others.iter().map(|(id, e)| (*id, e));
+        std::iter::once((AccountId::ROOT, &self.root)).chain(others)
     }
 
     /// It and all above it, with their numbers; from the container's on where it is gone.
@@ -436,7 +444,8 @@ impl Payer {
         self.account.store(account.0, Ordering::Relaxed);
     }
 
-    fn account(&self) -> AccountId {
+    #[must_use]
+    pub fn account(&self) -> AccountId {
         AccountId(self.account.load(Ordering::Relaxed))
     }
 }
@@ -485,7 +494,7 @@ impl Account {
         self.id
     }
 
-    fn change<T: Default>(&self, f: impl FnOnce(&Clas, &mut Inner) -> T) -> T {
+    pub(crate) fn change<T: Default>(&self, f: impl FnOnce(&Clas, &mut Inner) -> T) -> T {
         let Some(clas) = self.clas.upgrade() else {
             return T::default();
         };
@@ -609,6 +618,12 @@ impl Clas {
             id,
             untouched: AtomicU64::new(0),
         })
+    }
+
+    /// Whether an account is another, or below it.
+    #[must_use]
+    pub fn is_below(&self, id: AccountId, above: AccountId) -> bool {
+        self.inner.lock().accounts.is_below(id, above)
     }
 
     /// Bytes of frames that are contents of files, or shared memory.

@@ -12,7 +12,8 @@
 //! A free frame reads as zeros. Most free frames are holes of the file; small runs that were just
 //! in use are overwritten and stay in memory for the next to come (`kept`).
 //!
-//! Frames are counted for who made them (`accounts`).
+//! Frames are counted for who made them (`accounts`), and so is the time that the lack of them costs
+//! (`pressure`).
 //!
 //! Lock order: `Clas::inner` and the lock of a [`MappingRegistry`] are leaves; nothing is called
 //! with them held. Before them come an `Mm`'s lock and then a file's own lock (see the `mm` crate).
@@ -24,6 +25,7 @@ mod high;
 mod huge;
 mod kept;
 mod map;
+mod pressure;
 mod refs;
 mod registry;
 mod room;
@@ -49,6 +51,7 @@ pub use copies::Beside;
 pub use high::{is_above_high, take_above_high};
 pub use huge::LEN as HUGE;
 pub use map::{Map, Place};
+pub use pressure::{Lost, Pressure, Stall};
 pub use registry::MappingRegistry;
 pub use room::{Shortage, Waiter, kept_free, part_of_room};
 pub use swap::SwapStats;
@@ -99,6 +102,7 @@ pub struct Clas {
     view: View,
     inner: Mutex<Inner>,
     room: room::Room,
+    watch: pressure::Watch,
     /// Held by who looks which frames were touched: one at a time.
     looks: Mutex<()>,
     /// Where frames go that there is no room for; set at the start, if at all.
@@ -227,6 +231,7 @@ impl Clas {
                 ending: 0,
             }),
             room: room::Room::new(limit),
+            watch: pressure::Watch::default(),
             looks: Mutex::new(()),
             swap: OnceLock::new(),
             mappings: AtomicU64::new(0),

@@ -357,6 +357,7 @@ impl Clas {
         let deadline = Instant::now() + longest;
         // Of the account that was short when it looked last.
         let mut hopeless: Option<(AccountId, u64)> = None;
+        let _stall = (!self.has_room(bytes)).then(|| self.stall());
         let mut inner = self.inner.lock();
         loop {
             // (It may have been moved to another group. An allocation gives back what is kept.)

@@ -131,9 +131,22 @@ pub struct Do {
     /// How much of its memory may be swapped out besides, as in 1G [default: nothing]
     ///
     /// What was not used lately is kept compressed, in memory that --memory does not count: often a
-    /// third of this size. Programs end for lack of memory only where both are full.
-    #[arg(long, value_name = "SIZE", value_parser = memory, requires = "memory")]
+    /// third of this size. Programs end for lack of memory only where both are full. Needs a limit
+    /// (--memory, --process-memory), or --replacement=working-set.
+    #[arg(long, value_name = "SIZE", value_parser = memory)]
     pub swap: Option<i64>,
+    /// Keeps swap in a file in this directory, instead of in memory
+    ///
+    /// The file has no name, and is encrypted by a key that ends with the sandbox. As large as --swap says, at most.
+    #[arg(long, value_name = "DIR", requires = "swap")]
+    pub swap_dir: Option<PathBuf>,
+    /// How it is chosen what is swapped out: reservation, lru, clock, priority or working-set
+    ///
+    /// reservation takes from each process by its share; lru what was not used for longest; clock
+    /// nearly that, for less; priority from those with the highest oom_score_adj first; working-set is lru, and swaps out
+    /// what was not used for 20 seconds, unasked. [default: reservation]
+    #[arg(long, value_name = "POLICY", requires = "swap")]
+    pub replacement: Option<config::Replacement>,
     /// The most memory that each of its processes may have, as in 64M [default: no limit]
     ///
     /// Who needs more has what it did not use lately swapped out (--swap), or is ended.

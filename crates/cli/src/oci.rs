@@ -116,6 +116,14 @@ pub struct RuntimeArgs {
     /// less of one
     #[arg(long, value_name = "SIZE", value_parser = oci::memory::amount)]
     swap: Option<u64>,
+    /// Keeps swap in a file without a name in this directory, encrypted by a key that ends with the sandbox,
+    /// instead of in memory
+    #[arg(long, value_name = "DIR", requires = "swap")]
+    swap_dir: Option<PathBuf>,
+    /// How it is chosen what is swapped out: reservation, lru, clock, priority or working-set (see cloister do
+    /// --help). The annotation dev.cloister.memory.replacement says it of one container
+    #[arg(long, value_name = "POLICY")]
+    replacement: Option<config::Replacement>,
     /// The most memory that each process of a container may have. The annotation
     /// dev.cloister.memory.process says less of one
     #[arg(long, value_name = "SIZE", value_parser = oci::memory::amount)]
@@ -418,6 +426,8 @@ pub fn run(args: RuntimeArgs, command: Command) -> ExitCode {
     let rt = Runtime {
         memory: oci::memory::Beside {
             swap: args.swap,
+            swap_dir: args.swap_dir.map(absolute),
+            replacement: args.replacement,
             process: args.process_memory,
         },
         leaving: oci::Leaving {

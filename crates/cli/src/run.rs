@@ -47,6 +47,9 @@ fn try_run(args: &Do) -> Result<ExitCode> {
     let given = Given {
         stdio: stdio::of_caller(),
         log: args.log.as_deref().map(open_log).transpose()?,
+        swap: (args.swap_dir.as_deref())
+            .map(|dir| oci::nameless_file(dir, "swap"))
+            .transpose()?,
         ..Given::default()
     };
     let signals =

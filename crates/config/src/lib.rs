@@ -6,8 +6,8 @@
 mod memory;
 mod resources;
 
-pub use memory::{MapCell, MapProcess, MemoryMap, MemoryProcess, MemoryReport};
-pub use resources::{BoundsSpec, LEAST_MEMORY, Limits};
+pub use memory::{Lost, MapCell, MapProcess, MemoryMap, MemoryProcess, MemoryReport, Pressure};
+pub use resources::{BoundsSpec, LEAST_MEMORY, Limits, MemoryChange, Replacement};
 
 use hostcall::{HostFd, RawFd};
 use net::devices::{Gate, Link, Setup};
@@ -385,6 +385,9 @@ pub struct Config {
     pub container: ContainerSpec,
     /// For [`Layer::File`]: an empty file without a name, on the host.
     pub layer: Option<HostFd>,
+    /// Where its swap is kept, encrypted: an empty file without a name, on the host. In memory if
+    /// there is none.
+    pub swap: Option<HostFd>,
     pub net: Net,
     pub stdio: Stdio<HostFd>,
     /// Descriptors that the first program gets as 3 and up.
@@ -484,8 +487,8 @@ pub mod control {
     /// [`MemoryReport`](super::MemoryReport); `u32` number.
     pub const MEMORY: u32 = 23;
 
-    /// Starter → Sentry: a process's limit or reservation of memory changes; `u32` number; descriptor:
-    /// a file with [`BoundsSpec`](super::BoundsSpec), as JSON.
+    /// Starter → Sentry: something changes in how the container's memory is governed; `u32` number;
+    /// descriptor: a file with [`MemoryChange`](super::MemoryChange), as JSON.
     pub const BOUNDS: u32 = 24;
 
     /// Sentry → starter: something in the container's memory is confidential; descriptor: the memory

@@ -1,9 +1,10 @@
 //! What `cloister memory show` and `cloister memory map` tell.
 
+use crate::Replacement;
 use serde::{Deserialize, Serialize};
 
 /// Who has a container's memory. In bytes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MemoryReport {
     /// What may be here; `None` for no limit.
@@ -17,9 +18,28 @@ pub struct MemoryReport {
     pub swapped: u64,
     /// What the host's memory holds for that.
     pub swap_memory: u64,
+    /// How it is chosen what is swapped out.
+    pub replacement: Replacement,
+    /// What its threads have lost for lack of memory.
+    pub pressure: Pressure,
     /// How many processes were ended for lack of memory.
     pub ended: u64,
     pub processes: Vec<MemoryProcess>,
+}
+
+/// As in /proc/pressure/memory: some of the threads stalled, or none ran meanwhile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Pressure {
+    pub some: Lost,
+    pub full: Lost,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Lost {
+    /// In percent, over 10, 60 and 300 seconds.
+    pub averages: [f64; 3],
+    pub total_us: u64,
 }
 
 /// One process's address space. Processes that share one are told one by one, with the same numbers.

@@ -8,6 +8,49 @@ pub const LEAST_MEMORY: u64 = 1 << 20;
 /// As many CPUs as a host has at most.
 const CPUS_MAX: u32 = 8192;
 
+/// How it is chosen what is swapped out (docs/replacement.md).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Replacement {
+    #[default]
+    Reservation,
+    Lru,
+    Clock,
+    Priority,
+    WorkingSet,
+}
+
+impl Replacement {
+    /// All there are, by name.
+    pub const ALL: [(&'static str, Replacement); 5] = [
+        ("reservation", Replacement::Reservation),
+        ("lru", Replacement::Lru),
+        ("clock", Replacement::Clock),
+        ("priority", Replacement::Priority),
+        ("working-set", Replacement::WorkingSet),
+    ];
+
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Replacement::ALL
+            .iter()
+            .find(|(_, r)| *r == self)
+            .map_or("", |(name, _)| name)
+    }
+}
+
+impl std::str::FromStr for Replacement {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Replacement, String> {
+        let found = Replacement::ALL.iter().find(|(name, _)| *name == s);
+        found.map(|(_, r)| *r).ok_or_else(|| {
+            let names = Replacement::ALL.map(|(name, _)| name);
+            format!("there are the policies {}", names.join(", "))
+        })
+    }
+}
+
 /// What a starter says. `None` leaves a limit as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -22,6 +65,8 @@ pub struct Limits {
     /// Bytes of frames that may be swapped out besides, compressed, to memory that does not count
     /// for `frames`. Said at the start alone.
     pub swap: Option<i64>,
+    /// How it is chosen what goes there.
+    pub replacement: Option<Replacement>,
     /// Bytes of frames that each process may have here. Said at the start alone.
     pub process: Option<i64>,
     /// Microseconds of CPU time in each period; not positive for no limit.
@@ -48,6 +93,7 @@ impl Limits {
         set(&mut self.memory_and_swap, new.memory_and_swap);
         set(&mut self.reservation, new.reservation);
         set(&mut self.frames, new.frames);
+        set(&mut self.replacement, new.replacement);
         set(&mut self.process, new.process);
         set(&mut self.quota, new.quota);
         set(&mut self.period, new.period);
@@ -107,6 +153,14 @@ pub struct BoundsSpec {
     pub limit: Option<u64>,
     /// Bytes that others cannot have swapped out.
     pub reserve: Option<u64>,
+}
+
+/// What changes of a container's memory. What is `None` stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MemoryChange {
+    pub process: Option<BoundsSpec>,
+    pub replacement: Option<Replacement>,
 }
 
 /// How many numbers a list has, as `0-3,8`; 0 where it is none.

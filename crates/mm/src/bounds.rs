@@ -174,7 +174,11 @@ impl State {
         if effort == Effort::Guess {
             return Err(Bad::Memory);
         }
-        if self.make_own_room() {
+        let clas = self.clas.clone();
+        let stall = clas.stall();
+        let some_went = self.make_own_room();
+        drop(stall);
+        if some_went {
             return Ok(());
         }
         self.waiter.set_exhausted(true);
@@ -207,10 +211,10 @@ impl State {
             PmaKind::Swapped => false,
         };
         for _ in 0..self.rounds(bytes) {
-            let Some((unused, used)) = self.next_round(bytes, goes) else {
+            let Some(round) = self.next_round(bytes, goes) else {
                 return;
             };
-            for ranges in [unused, used] {
+            for ranges in [round.unused, round.used] {
                 let files = self.forget_frames(&ranges, bytes);
                 let steps = [(&ranges, Others::Unused), (&ranges, Others::All)];
                 if files + self.send_steps(&steps, bytes - files) > 0 {

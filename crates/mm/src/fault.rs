@@ -3,6 +3,7 @@
 use crate::pma::{Pma, window};
 use crate::resolve::{EAGER, Effort};
 use crate::state::State;
+use crate::swap::is_private;
 use crate::types::{Access, Bad, Fault, FaultInfo};
 use crate::vma::Vma;
 use crate::{Mm, PAGE};
@@ -99,7 +100,7 @@ impl State {
         };
         match self.host.hole(va, near) {
             // So that what is used can be told from what is not.
-            Ok(hole) if own && self.clas.has_swapped() => {
+            Ok(hole) if is_private(&pma) && self.swap.matters => {
                 self.host_map(window(va, crate::swap::CLUSTER, &hole));
             }
             Ok(hole) if own => {

@@ -54,7 +54,7 @@
 //! with VMAs and PMAs; `place` finds an address; and there is a file for each group of calls
 //! (`map`, `remap`, `protect`, `seal`, `brk`, `advise`, `lock`, `policy`, `fork`), for faults (`fault`,
 //! `stack`), for giving back what nobody touched (`trim`) and
-//! for what is swapped out (`swap`), for the Sentry's accesses (`copy`, `user`, `futex`), for code (`patch`) and for
+//! for what is swapped out (`swap`) and how long it was not used (`age`), for the Sentry's accesses (`copy`, `user`, `futex`), for code (`patch`) and for
 //! `/proc` (`info`). An operation ends in `Mm::with`: the batch is made, then, without the lock,
 //! frames are given back and files dropped.
 //!
@@ -75,6 +75,7 @@
 #![forbid(unsafe_code)]
 
 mod advise;
+mod age;
 mod ahead;
 mod bounds;
 mod brk;
@@ -116,6 +117,7 @@ mod vmas;
 
 use abi::errno::ESRCH;
 use abi::{Errno, Va};
+use age::Old;
 use bounds::Bounded;
 use clas::{Clas, MappingObserver, Waiter};
 use parking_lot::{Mutex, RwLock};
@@ -126,6 +128,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::ucounts::Ucounts;
 
+pub use age::AGES;
 pub use bounds::Bounds;
 pub use fork::Writers;
 pub use futex::FutexKey;
@@ -133,6 +136,7 @@ pub use info::{Footprint, Usage, VmaInfo, VmaUsage};
 pub use platform::{Prot, USER_MAX, USER_MIN};
 pub use privacy::{Dumpable, Privacy};
 pub use room::Layout;
+pub use swap::{Pick, Sent};
 pub use types::{Access, Fault, FaultInfo, Limits, MapFile, MapName, MmapRequest};
 pub use user::{UserIo, UserRange};
 pub use vma::VmaFlags;
@@ -169,6 +173,8 @@ pub struct Mm {
     charged: Arc<Charged>,
     /// See [`State`]. Atomics.
     bounds: Arc<Bounded>,
+    /// See [`State`]. Atomics.
+    old: Arc<Old>,
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -187,6 +193,7 @@ impl Mm {
                 waiter: state.waiter.clone(),
                 charged: state.pmas.charged().clone(),
                 bounds: state.bounds.clone(),
+                old: state.old.clone(),
                 state: Mutex::new(state),
                 clas,
                 space,

@@ -6,6 +6,7 @@ pub(crate) mod pmas;
 
 use crate::Mm;
 use crate::Result;
+use crate::age::{Ages, Old};
 use crate::bounds::Bounded;
 use crate::chunk::Chunk;
 use crate::host_map::HostMap;
@@ -53,6 +54,10 @@ pub(crate) struct State {
     pub(crate) waits_outside: bool,
     /// Where memory is sent out next, and brought in.
     pub(crate) swap: Hands,
+    /// How long what was not used.
+    pub(crate) ages: Ages,
+    /// The same in sum. Shared with `Mm`, which tells it without the lock.
+    pub(crate) old: Arc<Old>,
     /// Who may have frames of its own, too.
     pub(crate) kin: Arc<Kin>,
     /// To be let go of without the lock: some may be the last.
@@ -80,6 +85,8 @@ impl State {
             bounds: Arc::default(),
             waits_outside: false,
             swap: Hands::default(),
+            ages: Ages::default(),
+            old: Arc::default(),
             kin: Arc::default(),
             met: Vec::new(),
         }

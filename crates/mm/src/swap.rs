@@ -32,6 +32,7 @@ use parking_lot::{Mutex, MutexGuard};
 use platform::USER_MAX;
 use std::ops::Range;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 /// What goes, or gets its chance, as one: bytes, a power of two.
 pub(crate) const CLUSTER: u64 = 64 << 10;
@@ -47,6 +48,8 @@ const INWARD: u64 = 16 * PAGE;
 #[derive(Debug)]
 pub(crate) struct Hands {
     out: u64,
+    /// Somebody has looked at what was used: from then on it matters what is mapped.
+    pub(crate) matters: bool,
     /// Whose frames are sent out.
     of: AccountId,
     /// How many frames had come that others have, too ([`clas::Clas::came_shared`]), when no stray
@@ -60,6 +63,7 @@ impl Default for Hands {
     fn default() -> Hands {
         Hands {
             out: 0,
+            matters: false,
             of: AccountId::ROOT,
             no_strays_at: 0,
             came: 0..0,
@@ -121,8 +125,42 @@ pub(crate) fn clusters(r: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     all.map(move |c| c.max(r.start)..c.saturating_add(CLUSTER).min(end))
 }
 
-/// What a hand has passed: clusters that were not used lately, and those that were.
-pub(crate) type Round = (Vec<Range<u64>>, Vec<Range<u64>>);
+/// What a hand has passed.
+#[derive(Default)]
+pub(crate) struct Round {
+    /// Clusters that were not used lately, and those that were.
+    pub(crate) unused: Vec<Range<u64>>,
+    pub(crate) used: Vec<Range<u64>>,
+    /// It came to the end of what it was to look at.
+    at_end: bool,
+}
+
+/// Which of an address space's memory goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pick {
+    /// By second chance, all round; what was used lately goes only where nothing else would.
+    SecondChance,
+    /// By second chance, until the hand comes to the end of the address space; a part at a time.
+    Lap,
+    /// What was not used for so many generations ([`Mm::age`]).
+    Older(u32),
+}
+
+/// What went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sent {
+    pub bytes: u64,
+    /// Of [`Pick::Lap`]: the lap is over.
+    pub at_end: bool,
+}
+
+impl Sent {
+    /// Nothing, and there is no more.
+    const NOTHING: Sent = Sent {
+        bytes: 0,
+        at_end: true,
+    };
+}
 
 /// Which of what others have mapped, too, is sent out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -133,18 +171,28 @@ pub(crate) enum Others {
 }
 
 impl Mm {
-    /// Sends out up to so many bytes that were not used lately, of frames that this account or one
-    /// below pays for, but nothing of its reservation; how many went. Where somebody holds the
-    /// address space and waits for room, that one is asked to do it, later.
-    pub fn send_out(&self, bytes: u64, of: AccountId) -> u64 {
-        let Some(mut st) = self.state.try_lock() else {
+    /// Sends out up to so many bytes that were not used lately, as `pick` has it, of frames that this
+    /// account or one below pays for, but nothing of its reservation. For who holds the address space
+    /// it waits so long (else a busy process would give nothing, and others more); where that one
+    /// waits for room, it is asked to do it, later.
+    pub fn send_out(&self, bytes: u64, of: AccountId, pick: Pick, patience: Duration) -> Sent {
+        let held = || (!self.waiter.waits()).then(|| self.state.try_lock_for(patience));
+        let Some(mut st) = self.state.try_lock().or_else(|| held().flatten()) else {
             if self.waiter.ask(bytes, of) {
                 self.clas.wake_waiters();
             }
-            return 0;
+            return Sent::NOTHING;
         };
         st.swap.of = of;
-        let sent = st.give(bytes);
+        let whole = |bytes| Sent {
+            bytes,
+            at_end: true,
+        };
+        let sent = match pick {
+            Pick::SecondChance => whole(st.give(bytes)),
+            Pick::Lap => st.send_lap(bytes),
+            Pick::Older(age) => whole(st.send_older(bytes, age)),
+        };
         st.swap.of = AccountId::ROOT;
         let met = std::mem::take(&mut st.met);
         drop(st);
@@ -223,26 +271,57 @@ impl State {
     }
 
     fn send_next(&mut self, bytes: u64) -> u64 {
-        let goes = |p: &Pma| matches!(p.kind, PmaKind::Anon | PmaKind::AnonCow);
-        let Some((unused, used)) = self.next_round(bytes, goes) else {
+        let Some(round) = self.next_round(bytes, is_private) else {
             return 0;
         };
         let steps = [
-            (&unused, Others::Unused),
-            (&unused, Others::All),
-            (&used, Others::All),
+            (&round.unused, Others::Unused),
+            (&round.unused, Others::All),
+            (&round.used, Others::All),
         ];
         self.send_steps(&steps, bytes)
     }
 
-    /// As [`State::look_round`]; none of it is mapped here any more. `None` where the host cannot
-    /// unmap it.
+    /// A part of a lap ([`Pick::Lap`]).
+    fn send_lap(&mut self, bytes: u64) -> Sent {
+        let bytes = self.spare(bytes.next_multiple_of(PAGE));
+        if bytes == 0 || !self.can_send() {
+            return Sent::NOTHING;
+        }
+        let lap = self.swap.out..USER_MAX;
+        let round = self.look([lap, 0..0], bytes, is_private);
+        if !self.unmap_used(&round) {
+            return Sent::NOTHING;
+        }
+        if round.at_end {
+            self.swap.out = 0;
+        }
+        Sent {
+            bytes: self.send_unused(&round.unused, bytes),
+            at_end: round.at_end,
+        }
+    }
+
+    /// Sends out what nobody else has mapped either; those that have lose their mapping.
+    pub(crate) fn send_unused(&mut self, found: &Vec<Range<u64>>, bytes: u64) -> u64 {
+        self.send_steps(&[(found, Others::Unused)], bytes)
+    }
+
+    /// Clusters from the hand on, all round, of PMAs that go (`goes`); none of them is mapped here any
+    /// more. `None` where the host cannot unmap it.
     pub(crate) fn next_round(&mut self, bytes: u64, goes: impl Fn(&Pma) -> bool) -> Option<Round> {
-        let (unused, used) = self.look_round(bytes, goes);
-        for r in &used {
+        let start = self.swap.out;
+        let round = self.look([start..USER_MAX, 0..start], bytes, goes);
+        self.unmap_used(&round).then_some(round)
+    }
+
+    /// False where the host cannot.
+    fn unmap_used(&mut self, round: &Round) -> bool {
+        self.swap.matters = true;
+        for r in &round.used {
             self.host.unmap(r.clone());
         }
-        (self.host.flush() && !self.host.is_gone()).then_some((unused, used))
+        self.host.flush() && !self.host.is_gone()
     }
 
     /// Sends out up to so many bytes of what is not mapped here, step by step. What was used goes
@@ -271,46 +350,72 @@ impl State {
         done
     }
 
-    /// Clusters from the hand on that could go, of PMAs that do (`goes`), until there are enough:
-    /// those that were not used lately, and those that were. The hand moves on.
-    fn look_round(&mut self, bytes: u64, goes: impl Fn(&Pma) -> bool) -> Round {
-        let (mut unused, mut used) = (Vec::new(), Vec::new());
+    /// Clusters of these places that could go, of PMAs that do (`goes`), until there are enough that were not
+    /// used lately, or [`LOOK`] times as much was looked at. The hand moves on.
+    fn look(&mut self, places: [Range<u64>; 2], bytes: u64, goes: impl Fn(&Pma) -> bool) -> Round {
+        let mut round = Round::default();
         let (mut found, mut looked) = (0, 0);
+        let mut end = self.swap.out;
+        self.tell_clusters(places, goes, |st, part| {
+            end = part.end;
+            let len = part.end - part.start;
+            looked += len;
+            if st.host.overlaps(part.clone()) {
+                round.used.push(part);
+            } else {
+                found += len;
+                round.unused.push(part);
+            }
+            found < bytes && looked < bytes.saturating_mul(LOOK)
+        });
+        round.at_end = found < bytes && looked < bytes.saturating_mul(LOOK);
+        self.swap.out = end;
+        round
+    }
+
+    /// Clusters, all round, that are not mapped and of this age, until there are enough. The hand
+    /// moves on.
+    pub(crate) fn look_older(&mut self, bytes: u64, age: u32) -> Vec<Range<u64>> {
+        let (mut out, mut found) = (Vec::new(), 0);
         let start = self.swap.out;
         let mut end = start;
-        for half in [start..USER_MAX, 0..start] {
-            for (e, pma) in self.pmas.range(half.clone()) {
+        self.tell_clusters([start..USER_MAX, 0..start], is_private, |st, part| {
+            if st.ages.of(part.start) >= age && !st.host.overlaps(part.clone()) {
+                end = part.end;
+                found += part.end - part.start;
+                out.push(part);
+            }
+            found < bytes
+        });
+        self.swap.out = end;
+        out
+    }
+
+    /// Tells clusters of PMAs that go, which could be sent out, for as long as they are wanted.
+    fn tell_clusters(
+        &self,
+        places: [Range<u64>; 2],
+        goes: impl Fn(&Pma) -> bool,
+        mut tell: impl FnMut(&State, Range<u64>) -> bool,
+    ) {
+        for place in places {
+            for (e, pma) in self.pmas.range(place.clone()) {
                 if !goes(pma) {
                     continue;
                 }
-                for part in clusters(e.start.max(half.start)..e.end.min(half.end)) {
-                    end = part.end;
+                for part in clusters(e.start.max(place.start)..e.end.min(place.end)) {
                     // (Clusters are mostly one account's.)
                     let frame = pma.after(part.start - e.start).frames();
                     let is_of = |f| self.clas.is_paid_by(f, self.swap.of);
-                    if !frame.is_none_or(is_of) || self.stays(&part) {
-                        continue;
-                    }
-                    let len = part.end - part.start;
-                    looked += len;
-                    if self.host.overlaps(part.clone()) {
-                        used.push(part);
-                    } else {
-                        found += len;
-                        unused.push(part);
-                    }
-                    if found >= bytes || looked >= bytes.saturating_mul(LOOK) {
-                        self.swap.out = end;
-                        return (unused, used);
+                    if frame.is_none_or(is_of) && !self.stays(&part) && !tell(self, part) {
+                        return;
                     }
                 }
             }
         }
-        self.swap.out = end;
-        (unused, used)
     }
 
-    fn stays(&self, r: &Range<u64>) -> bool {
+    pub(crate) fn stays(&self, r: &Range<u64>) -> bool {
         const KEPT: VmaFlags = VmaFlags::LOCKED
             .union(VmaFlags::LOCKONFAULT)
             .union(VmaFlags::CONFIDENTIAL);
@@ -395,6 +500,8 @@ impl State {
 
     /// Who holds this waits for room, and was asked to free some of what this account pays for.
     pub(crate) fn free_some(&mut self, bytes: u64, of: AccountId) {
+        let clas = self.clas.clone();
+        let _stall = clas.stall();
         self.swap.of = of;
         let given = self.give(bytes);
         self.swap.of = AccountId::ROOT;
@@ -428,6 +535,7 @@ impl State {
         let Some((e, pma)) = self.pmas.get(va).map(|(e, p)| (e, *p)) else {
             return Err(Bad::Bus);
         };
+        self.ages.note_use(va);
         let mut part = self.swap.inward(va, &r);
         if part.end - part.start > self.own_room() {
             part = window(va, PAGE, &r);
@@ -460,6 +568,11 @@ impl State {
         let pages = (part.end - part.start) / PAGE;
         self.clas.bring_in(at, pages)
     }
+}
+
+/// What can be sent out: a process's own memory.
+pub(crate) fn is_private(p: &Pma) -> bool {
+    matches!(p.kind, PmaKind::Anon | PmaKind::AnonCow)
 }
 
 /// Unmaps `r`, which is the frames from `at` on, in the others that have these. Whether those are

@@ -192,6 +192,20 @@ impl App {
         panic!("a fault that does not go away");
     }
 
+    /// Sends out up to so many pages.
+    pub(crate) fn send(&self, pages: u64, pick: Pick) -> Sent {
+        let at_once = std::time::Duration::ZERO;
+        self.mm
+            .send_out(pages * P, clas::AccountId::ROOT, pick, at_once)
+    }
+
+    /// How many of these pages are not swapped out.
+    pub(crate) fn here(&self, va: u64, pages: u64) -> usize {
+        let st = self.mm.state.lock();
+        let is_here = |i: &u64| st.pmas.get(va + i * P).is_some_and(|(_, p)| p.is_here());
+        (0..pages).filter(is_here).count()
+    }
+
     pub(crate) fn load(&self, va: u64) -> std::result::Result<u8, Fault> {
         let mut b = [0];
         self.access(va, Access::Read, &mut |p| {

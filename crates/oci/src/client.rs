@@ -63,7 +63,7 @@ pub enum Request {
     Pause,
     Resume,
     /// What the sandbox is told of limits that have changed.
-    Limits(Limits),
+    Limits(Box<Limits>),
     /// One more container, with the descriptors that the Sentry wants.
     Join,
     /// Into the descriptor.

@@ -35,6 +35,8 @@ pub struct Converted {
     pub rootfs: PathBuf,
     /// The directory that has room for the root's changes, where they do not go to memory.
     pub layer_dir: Option<PathBuf>,
+    /// The directory of the file for the sandbox's swap.
+    pub swap_dir: Option<PathBuf>,
     /// The sandbox that it joins, if it is not the first container of one.
     pub pod: Option<Pod>,
     /// What is not honoured, a sentence each.
@@ -201,6 +203,7 @@ pub fn convert(asked: &Asked<'_>) -> Result<Converted, Error> {
         devices,
         rootfs,
         layer_dir,
+        swap_dir: None,
         pod,
         warnings,
     })
@@ -316,13 +319,21 @@ impl Converted {
         let Some(dir) = &self.layer_dir else {
             return Ok(None);
         };
-        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::EXCL | OFlags::CLOEXEC;
-        let f = rustix::fs::open(dir, flags, Mode::RUSR | Mode::WUSR).tried(&format!(
-            "make a file for the root's changes in {}",
-            dir.display()
-        ))?;
-        Ok(Some(f))
+        nameless_file(dir, "the root's changes").map(Some)
     }
+
+    /// The file for the sandbox's swap.
+    pub fn swap_file(&self) -> Result<Option<OwnedFd>, Error> {
+        let dir = self.swap_dir.as_deref();
+        dir.map(|dir| nameless_file(dir, "swap")).transpose()
+    }
+}
+
+/// An empty file without a name, so that it is gone with its last user.
+pub fn nameless_file(dir: &Path, what: &str) -> Result<OwnedFd, Error> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::EXCL | OFlags::CLOEXEC;
+    let step = format!("make a file for {what} in {}", dir.display());
+    rustix::fs::open(dir, flags, Mode::RUSR | Mode::WUSR).tried(&step)
 }
 
 fn check_version(v: &str) -> Result<(), Error> {
@@ -478,6 +489,7 @@ pub fn limits(r: &spec::Resources) -> Limits {
         reservation: memory.reservation.filter(|n| *n != 0),
         frames: frames(&memory),
         swap: None,
+        replacement: None,
         process: None,
         quota: cpu.quota.filter(|n| *n != 0),
         period: cpu.period.filter(|n| *n != 0),

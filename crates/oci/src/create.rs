@@ -125,7 +125,9 @@ impl Bundle {
         let beside = memory::of_bundle(rt, &spec, joins, &mut converted.warnings)?;
         let limits = &mut converted.plan.container.limits;
         limits.swap = beside.swap.and_then(|n| i64::try_from(n).ok());
+        limits.replacement = beside.replacement;
         limits.process = beside.process.and_then(|n| i64::try_from(n).ok());
+        converted.swap_dir = beside.swap_dir.filter(|_| beside.swap.is_some());
         let unknown = unknown
             .into_iter()
             .map(|w| format!("{w} is not known to this version"));
@@ -196,7 +198,9 @@ impl Bundle {
             PathWords::Path
         };
         record.cgroups = Cgroups::plan(path, &record.id, words, warnings)?;
-        let swap = self.converted.plan.container.limits.swap_max();
+        let in_memory = self.converted.swap_dir.is_none();
+        let limits = &self.converted.plan.container.limits;
+        let swap = limits.swap_max().filter(|_| in_memory);
         record.cgroups.set_own_swap(swap.unwrap_or(0));
         dir.save(record)?;
         let asked = !path.is_empty() || resources.is_some();

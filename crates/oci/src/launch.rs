@@ -135,6 +135,7 @@ fn start(b: Beginning<'_>, streams: Streams) -> Result<Running> {
         stdio: streams.stdio,
         log: log_file(&runtime.log, logs),
         layer: b.bundle.layer_file()?,
+        swap: b.bundle.swap_file()?,
         preserved: (3..3 + b.preserve_fds as RawFd).collect(),
     };
     let place = match b.bundle.pod {

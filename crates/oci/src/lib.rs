@@ -76,14 +76,15 @@ mod terminal;
 pub use cgroup::Cgroups;
 pub use client::check_request;
 pub use container::Info;
+pub use convert::nameless_file;
 pub use create::{Create, Created, create};
 pub use delete::{Force, delete, delete_of};
 pub use error::{Error, Result};
 pub use exec::{Detached, Exec, base, exec, exec_detached};
 pub use leaving::{complete, open_log, resolvers};
 pub use lifecycle::{
-    After, Ps, Scope, cgroups, events, kill, kill_process, kills_for_memory, list, memory_map,
-    memory_report, network_report, pause, ps, resume, run, set_bounds, set_rules, start, state,
+    After, Ps, Scope, cgroups, change_memory, events, kill, kill_process, kills_for_memory, list,
+    memory_map, memory_report, network_report, pause, ps, resume, run, set_rules, start, state,
     tar, update, wait,
 };
 pub use log::{Format, Log, in_words};

@@ -9,7 +9,7 @@ use crate::delete::{Force, delete};
 use crate::launch::{OwnTerminal, exit_code};
 use crate::state::{self, Dir, KILLS_FOR_MEMORY, Owner, Status};
 use crate::{Error, Result, Runtime, Tried, convert, exec, files, hooks, leaving, network, spec};
-use config::{BoundsSpec, Census, Limits, MemoryMap, MemoryReport};
+use config::{Census, Limits, MemoryChange, MemoryMap, MemoryReport};
 use egress::Rules;
 use hostcall::{HostFd, process};
 use net::report::Report;
@@ -215,8 +215,8 @@ pub fn memory_map(rt: &Runtime, id: &str) -> Result<MemoryMap> {
 }
 
 /// `memory set`: from now on a process may have so much of its container's memory.
-pub fn set_bounds(rt: &Runtime, id: &str, bounds: &BoundsSpec) -> Result<()> {
-    say(&open(rt, id)?, &Request::Bounds, bounds, "the limits")
+pub fn change_memory(rt: &Runtime, id: &str, change: &MemoryChange) -> Result<()> {
+    say(&open(rt, id)?, &Request::Bounds, change, "the limits")
 }
 
 /// Asks for something, with this as the request's body.
@@ -286,7 +286,7 @@ pub fn update(rt: &Runtime, id: &str, r: &spec::Resources) -> Result<Vec<String>
     c.record.cgroups.apply(r, &mut warnings)?;
     let limits = convert::limits(r);
     if limits != Limits::default() {
-        c.ask(&Request::Limits(limits), &[])?;
+        c.ask(&Request::Limits(Box::new(limits)), &[])?;
     }
     Ok(warnings)
 }

@@ -1,23 +1,33 @@
-//! What a container has of memory beside what its bundle says: swap of its own, and a limit of each
-//! process. The runtime's options say it, and annotations say less of it.
+//! What a container has of memory beside what its bundle says: swap of its own, how it is chosen what
+//! goes there, and a limit of each process. The runtime's options say it, and annotations say less of it.
 
 use crate::spec::Spec;
 use crate::{Error, Result, Runtime};
-use config::LEAST_MEMORY;
+use config::{LEAST_MEMORY, Replacement};
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 /// The annotation that says less than `--swap` for one container.
 pub const SWAP_ANNOTATION: &str = "dev.cloister.memory.swap";
 /// The annotation that says less than `--process-memory` for one container.
 pub const PROCESS_ANNOTATION: &str = "dev.cloister.memory.process";
 
+/// The annotation that says it instead of `--replacement` for one container.
+pub const REPLACEMENT_ANNOTATION: &str = "dev.cloister.memory.replacement";
+
 /// Bytes; `None` for no swap, and for no limit.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Beside {
-    /// What may be swapped out, to memory that the container's limit does not count.
+    /// What may be swapped out, to memory that the container's limit does not count, or to a file.
     #[serde(skip_serializing_if = "Option::is_none", with = "words")]
     pub swap: Option<u64>,
+    /// The directory of that file.
+    #[serde(skip_serializing_if = "Option::is_none", rename = "swap-dir")]
+    pub swap_dir: Option<PathBuf>,
+    /// How it is chosen what goes there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replacement: Option<Replacement>,
     /// What each process may have in memory.
     #[serde(skip_serializing_if = "Option::is_none", with = "words")]
     pub process: Option<u64>,
@@ -30,7 +40,7 @@ pub fn of_bundle(
     joins: bool,
     warnings: &mut Vec<String>,
 ) -> Result<Beside> {
-    let mut b = rt.memory;
+    let mut b = rt.memory.clone();
     if let Some(n) = annotation(spec, SWAP_ANNOTATION)? {
         if n > b.swap.unwrap_or(0) {
             return Err(more_than(SWAP_ANNOTATION, "--swap"));
@@ -43,6 +53,10 @@ pub fn of_bundle(
         }
         b.process = Some(n);
     }
+    if let Some(name) = spec.annotations.get(REPLACEMENT_ANNOTATION) {
+        let wrong = |e| Error::Refused(format!("annotation {REPLACEMENT_ANNOTATION}: {e}"));
+        b.replacement = Some(name.parse().map_err(wrong)?);
+    }
     if b.process.is_some_and(|n| n < LEAST_MEMORY) {
         return Err(Error::Refused(
             "no program runs with less than a megabyte for each process".into(),
@@ -54,11 +68,16 @@ pub fn of_bundle(
     if joins && b.swap.is_some() {
         warnings.push("a container that joins a pod has no swap of its own".into());
         b.swap = None;
-    } else if !is_limited {
-        // Nothing would ever go there.
+    } else if !is_limited && !is_used(b.process, b.replacement) {
         b.swap = None;
     }
     Ok(b)
+}
+
+/// Whether something ever goes to swap where the container has no limit.
+#[must_use]
+pub fn is_used(process: Option<u64>, replacement: Option<Replacement>) -> bool {
+    process.is_some() || replacement == Some(Replacement::WorkingSet)
 }
 
 fn more_than(annotation: &str, option: &str) -> Error {
@@ -154,11 +173,20 @@ mod tests {
         let of = |text| serde_json::from_str::<Beside>(text).ok();
         let both = Beside {
             swap: Some(1 << 30),
+            swap_dir: Some("/var/tmp".into()),
+            replacement: Some(Replacement::WorkingSet),
             process: Some(5 << 20),
         };
-        assert_eq!(of(r#"{"swap": "1G", "process": 5242880}"#), Some(both));
+        let text = r#"{"swap": "1G", "process": 5242880, "replacement": "working-set",
+                       "swap-dir": "/var/tmp"}"#;
+        assert_eq!(of(text), Some(both));
         assert_eq!(of("{}"), Some(Beside::default()));
-        for bad in [r#"{"swap": "-1"}"#, r#"{"swap": -1}"#, r#"{"swop": 1}"#] {
+        for bad in [
+            r#"{"swap": "-1"}"#,
+            r#"{"swap": -1}"#,
+            r#"{"swop": 1}"#,
+            r#"{"replacement": "fifo"}"#,
+        ] {
             assert_eq!(of(bad), None, "{bad}");
         }
     }

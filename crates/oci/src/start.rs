@@ -77,6 +77,8 @@ pub struct Given {
     pub log: Option<File>,
     /// The file for the root's changes.
     pub layer: Option<OwnedFd>,
+    /// The file for the sandbox's swap.
+    pub swap: Option<OwnedFd>,
     /// The first program's 3 and up.
     pub preserved: Vec<RawFd>,
 }
@@ -87,6 +89,7 @@ impl Given {
         let mut fds: Vec<RawFd> = self.stdio.descriptors().collect();
         fds.extend(self.log.as_ref().map(AsRawFd::as_raw_fd));
         fds.extend(self.layer.as_ref().map(AsRawFd::as_raw_fd));
+        fds.extend(self.swap.as_ref().map(AsRawFd::as_raw_fd));
         fds.extend(&self.preserved);
         fds
     }
@@ -169,12 +172,14 @@ fn sentry_main<'a>(
         let stdio = given.stdio.follows().take(&mut fds).ok_or(too_few)?;
         let log = given.log.as_ref().and_then(|_| fds.next());
         let layer = given.layer.as_ref().and_then(|_| fds.next());
+        let swap = given.swap.as_ref().and_then(|_| fds.next());
         sentry::boot::run(Config {
             platform: kernel.platform,
             lanes: kernel.lanes,
             gofer: side.gofer,
             container: plan.container,
             layer,
+            swap,
             net: match (side.broker, plan.network) {
                 (Broker::Host(broker), _) => Net::Host { broker, interfaces },
                 (Broker::User { requests, events }, Outside::User(user)) => Net::User {

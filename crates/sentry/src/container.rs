@@ -19,6 +19,7 @@
 //!   that of `waiting`.
 
 pub mod log;
+pub(crate) mod replacement;
 pub mod shortage;
 
 use self::shortage::Shortage;
@@ -85,7 +86,7 @@ pub struct Container {
     /// Requests that its contexts of asynchronous I/O are made for. Atomic.
     pub aio_requests: Arc<AtomicU64>,
     /// Of memory. Has a lock of its own, a leaf.
-    pub shortage: Shortage,
+    pub shortage: Arc<Shortage>,
     /// What dmesg(1) shows.
     pub log: log::KernelLog,
 }
@@ -131,7 +132,7 @@ impl Container {
             shares: AtomicBool::new(false),
             told_of_loss: AtomicBool::new(false),
             aio_requests: Arc::default(),
-            shortage: Shortage::default(),
+            shortage: Arc::default(),
             log: log::KernelLog::begun(),
         };
         c.ns.cgroup.is_of(&c.clas);

@@ -3,7 +3,7 @@
 mod containers;
 mod map;
 pub mod memory;
-mod replacement;
+mod reclaim;
 
 use crate::container::{self, Container};
 use crate::ns::NsProxy;

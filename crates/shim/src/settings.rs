@@ -203,7 +203,7 @@ impl Settings {
                 None => Annotated::default(),
                 Some(a) => a.parse().map_err(|e| format!("annotations: {e}"))?,
             },
-            memory: w.memory,
+            memory: w.memory.clone(),
             leaving: oci::Leaving {
                 rules: egress::Rules {
                     allow: w.allow.clone(),

@@ -20,11 +20,13 @@
 //!
 //! The table's lock is a leaf, and so are a store's.
 
+mod file;
 mod pool;
 
 use crate::{Cla, Clas};
 use abi::errno::{EINTR, EIO, ENOMEM};
 use abi::{PAGE_SIZE, Result};
+use hostcall::HostFd;
 use parking_lot::{Condvar, Mutex};
 use smallvec::SmallVec;
 use std::collections::HashMap;
@@ -320,6 +322,13 @@ impl Clas {
         Ok(())
     }
 
+    /// Gives it `bytes` of swap, encrypted, in an empty file of the host's that nobody else has; once
+    /// for all.
+    pub fn swap_in_file(&self, file: HostFd, bytes: u64) {
+        let swap = Swap::new(Box::new(file::SwapFile::new(file)), bytes);
+        let _ = self.swap.set(swap);
+    }
+
     /// Whether frames can be sent out.
     #[must_use]
     pub fn can_swap(&self) -> bool {
@@ -335,13 +344,6 @@ impl Clas {
     #[must_use]
     pub fn has_swap(&self) -> bool {
         self.swap.get().is_some()
-    }
-
-    /// Whether something was ever sent out.
-    #[must_use]
-    pub fn has_swapped(&self) -> bool {
-        let went = |s: &Swap| s.out.load(Ordering::Relaxed) > 0;
-        self.swap.get().is_some_and(went)
     }
 
     /// How many of the frames `[start, end)` are not here.
@@ -446,30 +448,7 @@ impl Clas {
     }
 
     pub(crate) fn read_frames(&self, at: Cla, buf: &mut [u8]) -> Result<()> {
-        let mut done = 0;
-        while done < buf.len() {
-            match hostcall::file::pread(self.file.raw(), &mut buf[done..], at.0 + done as u64) {
-                Ok(0) => return Err(EIO),
-                Ok(n) => done += n,
-                Err(EINTR) => {}
-                Err(e) => return Err(e),
-            }
-        }
-        Ok(())
-    }
-
-    fn write_frame(&self, page: u64, contents: &[u8; PAGE]) -> Result<()> {
-        let mut done = 0;
-        while done < PAGE {
-            let at = page * PAGE_SIZE + done as u64;
-            match hostcall::file::pwrite(self.file.raw(), &contents[done..], at) {
-                Ok(0) => return Err(EIO),
-                Ok(n) => done += n,
-                Err(EINTR) => {}
-                Err(e) => return Err(e),
-            }
-        }
-        Ok(())
+        read_all(&self.file, buf, at.0)
     }
 
     /// Brings in what is away of `pages` frames (16 at most); the caller holds references.
@@ -492,6 +471,7 @@ impl Clas {
         if claimed.is_empty() {
             return Ok(());
         }
+        let _stall = self.stall();
         let n = claimed.len() as u64;
         let is_stored = |s: &State| matches!(s, State::Away(_));
         let frames: SmallVec<[(u64, bool); BATCH]> =
@@ -531,8 +511,35 @@ impl Clas {
         };
         let mut contents = [0; PAGE];
         swap.store.get(slot, &mut contents)?;
-        self.write_frame(page, &contents)
+        write_all(&self.file, &contents, page * PAGE_SIZE)
     }
+}
+
+/// `EIO` where the file is shorter.
+fn read_all(file: &HostFd, buf: &mut [u8], at: u64) -> Result<()> {
+    let mut done = 0;
+    while done < buf.len() {
+        match hostcall::file::pread(file.raw(), &mut buf[done..], at + done as u64) {
+            Ok(0) => return Err(EIO),
+            Ok(n) => done += n,
+            Err(EINTR) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+fn write_all(file: &HostFd, bytes: &[u8], at: u64) -> Result<()> {
+    let mut done = 0;
+    while done < bytes.len() {
+        match hostcall::file::pwrite(file.raw(), &bytes[done..], at + done as u64) {
+            Ok(0) => return Err(EIO),
+            Ok(n) => done += n,
+            Err(EINTR) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 
 use super::map::{MapArgs, map};
 use super::show::{in_a_row, line_of_plain, pretty_and_plain, print, seconds, table_text};
-use clap::{Args, Subcommand};
-use config::{BoundsSpec, MemoryProcess, MemoryReport};
+use clap::{ArgGroup, Args, Subcommand};
+use config::{BoundsSpec, MemoryChange, MemoryProcess, MemoryReport, Replacement};
 use oci::memory::amount;
 use oci::{Error, Runtime};
 use std::io::IsTerminal;
@@ -14,7 +14,7 @@ pub enum MemoryCommand {
     Show(ShowArgs),
     /// Draws what lies where in a container's memory, and whose it is
     Map(MapArgs),
-    /// Changes what a process may have, and what is kept for it
+    /// Changes what a process may have and what is kept for it, or how it is chosen what is swapped out
     Set(SetArgs),
 }
 
@@ -45,26 +45,34 @@ pub struct ShowArgs {
 }
 
 #[derive(Args, Debug)]
+#[command(group(ArgGroup::new("bounds").args(["limit", "reserve"]).multiple(true)))]
+#[command(group(ArgGroup::new("change").args(["pid", "replacement"]).multiple(true).required(true)))]
 #[command(after_help = "\
 A process that needs more than its limit has what it did not use lately swapped out, where the container
 has swap, or is ended; its children have the same limit, each for itself. What is reserved stays in memory
 while others are swapped out: where the container has a limit, no more than that can be reserved. Nothing
-of that is passed on to children. What is not said stays as it is.
+of that is passed on to children. What is not said stays as it is. The policies of --replacement are those of
+cloister do.
 
 Examples:
   cloister memory set web --pid 7 --limit 64M
   cloister memory set web --pid 7 --reserve 32M
-  cloister memory set web --pid 7 --limit max --reserve 0")]
+  cloister memory set web --pid 7 --limit max --reserve 0
+  cloister memory set web --replacement lru")]
 pub struct SetArgs {
     /// The process's number in the container, as cloister ps shows it
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
-    pid: i32,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..),
+          requires = "bounds")]
+    pid: Option<i32>,
     /// What it may have in memory, as in 64M; max for no limit
-    #[arg(long, value_name = "SIZE", value_parser = or_max, required_unless_present = "reserve")]
+    #[arg(long, value_name = "SIZE", value_parser = or_max, requires = "pid")]
     limit: Option<u64>,
     /// What of it stays in memory, as in 32M; 0 for nothing
-    #[arg(long, value_name = "SIZE", value_parser = amount)]
+    #[arg(long, value_name = "SIZE", value_parser = amount, requires = "pid")]
     reserve: Option<u64>,
+    /// How it is chosen what is swapped out: reservation, lru, clock, priority or working-set
+    #[arg(long, value_name = "POLICY")]
+    replacement: Option<Replacement>,
     id: String,
 }
 
@@ -77,12 +85,16 @@ pub fn run(rt: &Runtime, command: &MemoryCommand) -> oci::Result<()> {
         MemoryCommand::Show(a) => show(rt, a),
         MemoryCommand::Map(a) => map(rt, a),
         MemoryCommand::Set(a) => {
-            let bounds = BoundsSpec {
-                pid: a.pid,
+            let bounds = |pid| BoundsSpec {
+                pid,
                 limit: a.limit,
                 reserve: a.reserve,
             };
-            oci::set_bounds(rt, &a.id, &bounds)
+            let change = MemoryChange {
+                process: a.pid.map(bounds),
+                replacement: a.replacement,
+            };
+            oci::change_memory(rt, &a.id, &change)
         }
     }
 }
@@ -165,6 +177,13 @@ fn as_text(r: &MemoryReport) -> String {
     if r.swap_limit > 0 {
         let (used, limit, takes) = (mb(r.swapped), mb(r.swap_limit), mb(r.swap_memory));
         t += &format!("; swap: {used} of {limit}, in {takes}");
+    }
+    if r.swap_limit > 0 {
+        t += &format!("; replacement: {}", r.replacement.name());
+    }
+    if r.pressure.some.total_us > 0 {
+        let [ten, ..] = r.pressure.some.averages;
+        t += &format!("; stalled {ten:.1}% of the last 10 s");
     }
     if r.ended > 0 {
         t += &format!("; ended for lack of memory: {}", r.ended);

@@ -12,6 +12,17 @@ use std::path::Path;
 
 /// What is to be started.
 pub fn plan(args: &Do, network: Outside) -> Result<Plan> {
+    let process = args.process_memory.and_then(|n| u64::try_from(n).ok());
+    if args.swap.is_some()
+        && args.memory.is_none()
+        && !oci::memory::is_used(process, args.replacement)
+    {
+        return Err(Error::new(
+            "--swap needs a limit, else nothing is swapped out: say --memory or --process-memory, \
+             or --replacement=working-set"
+                .to_owned(),
+        ));
+    }
     let init = init_process(args)?;
     let Shown { roots, mounts } = shown(args, &init.cwd)?;
     Ok(Plan {
@@ -24,6 +35,7 @@ pub fn plan(args: &Do, network: Outside) -> Result<Plan> {
                 memory: args.memory,
                 frames: args.memory,
                 swap: args.swap,
+                replacement: args.replacement,
                 process: args.process_memory,
                 ..Limits::default()
             },

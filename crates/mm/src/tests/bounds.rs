@@ -139,7 +139,7 @@ fn others_take_nothing_of_a_reservation() {
         app.store(a + i * P, 1).unwrap();
     }
     for _ in 0..20 {
-        app.mm.send_out(40 * P, clas::AccountId::ROOT);
+        app.send(40, Pick::SecondChance);
         assert!(app.mm.charged_here() >= 50 * P);
     }
     assert_eq!(app.mm.charged_here(), 50 * P);
@@ -147,7 +147,7 @@ fn others_take_nothing_of_a_reservation() {
     let child = app.fork();
     assert_eq!(child.mm.bounds().reserve, 0);
     for _ in 0..20 {
-        child.mm.send_out(40 * P, clas::AccountId::ROOT);
+        child.send(40, Pick::SecondChance);
     }
     assert_eq!(app.mm.charged_here(), 50 * P);
     app.check();

@@ -580,7 +580,7 @@ fn what_another_has_brought_in_goes_again() {
         a.store(at.0 + i * P, i as u8 + 1).unwrap();
     }
     let here = || clas.stats().allocated - clas.swap_stats().used;
-    assert_eq!(a.mm.send_out(16 * P, clas::AccountId::ROOT), 16 * P);
+    assert_eq!(a.send(16, Pick::SecondChance).bytes, 16 * P);
     for ends in [true, false] {
         let child = a.fork();
         for i in 4..12 {
@@ -591,18 +591,79 @@ fn what_another_has_brought_in_goes_again() {
         assert!(came >= 8 * P);
         if ends {
             drop(child);
-            assert_eq!(a.mm.send_out(16 * P, clas::AccountId::ROOT), came);
+            assert_eq!(a.send(16, Pick::SecondChance).bytes, came);
         } else {
             // A copy of its own: the frames that it gave up stay the parent's.
             for i in 4..12 {
                 child.store(at.0 + i * P, 100).unwrap();
             }
-            assert!(a.mm.send_out(16 * P, clas::AccountId::ROOT) >= 8 * P);
+            assert!(a.send(16, Pick::SecondChance).bytes >= 8 * P);
             assert_eq!(child.load(at.0 + 5 * P), Ok(100));
         }
     }
     for i in 0..16 {
         assert_eq!(a.load(at.0 + i * P), Ok(i as u8 + 1));
     }
+    a.check();
+}
+
+/// What was used since the last generation began stays; the oldest goes.
+#[test]
+fn what_was_long_unused_goes_first() {
+    let clas = Clas::new().unwrap();
+    clas.swap_in_memory(8 << 20).unwrap();
+    let a = App::new(&clas);
+    // Three clusters, aligned.
+    let at = (a.anon(64 * P, RW, 0).unwrap().0 + 16 * P - 1) & !(16 * P - 1);
+    let send = |pages, age| a.send(pages, Pick::Older(age)).bytes;
+    for i in 0..48 {
+        a.store(at + i * P, i as u8 + 1).unwrap();
+    }
+    assert!(a.mm.age());
+    assert_eq!((a.mm.old(), send(48, 1)), ([0; 3], 0));
+    a.load(at).unwrap();
+    assert!(a.mm.age());
+    a.load(at + 16 * P).unwrap();
+    assert!(a.mm.age());
+    // The third is two generations old now, and the others were used.
+    let old = a.mm.old();
+    assert!(old[1] >= 16 * P, "{old:?}");
+    assert!(send(16, 2) >= 16 * P);
+    assert_eq!(a.here(at + 32 * P, 16), 0);
+    assert_eq!(a.here(at, 16), 16);
+    // (What lies before and behind the three, as well.)
+    while send(48, 2) > 0 {}
+    assert_eq!(a.here(at, 32), 32);
+    for i in 0..48 {
+        assert_eq!(a.load(at + i * P), Ok(i as u8 + 1));
+    }
+    a.check();
+}
+
+/// A lap gives what was not used since the hand came by, and says when it is over.
+#[test]
+fn a_lap_takes_nothing_that_was_used() {
+    let clas = Clas::new().unwrap();
+    clas.swap_in_memory(8 << 20).unwrap();
+    let a = App::new(&clas);
+    let at = a.anon(64 * P, RW, 0).unwrap();
+    for i in 0..64 {
+        a.store(at.0 + i * P, 1).unwrap();
+    }
+    let lap = || a.send(64, Pick::Lap);
+    assert_eq!(
+        lap(),
+        Sent {
+            bytes: 0,
+            at_end: true
+        }
+    );
+    a.load(at.0).unwrap();
+    let sent = lap();
+    assert!(
+        sent.at_end && sent.bytes > 0 && sent.bytes < 64 * P,
+        "{sent:?}"
+    );
+    assert_eq!(a.here(at.0, 1), 1);
     a.check();
 }

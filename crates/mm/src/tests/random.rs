@@ -55,7 +55,8 @@ enum Op {
     Remap(usize, usize, usize),
     DropAll,
     Trim,
-    SendOut(u64),
+    SendOut(u64, Pick),
+    Age,
     PageOut(usize, usize),
     /// Pages that may be here, and that stay.
     Bound(u64, u64),
@@ -91,7 +92,8 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (0..N, 1..8usize, 0..N).prop_map(|(a, l, t)| Op::Remap(a, l, t)),
         1 => Just(Op::DropAll),
         2 => Just(Op::Trim),
-        5 => (1..40u64).prop_map(Op::SendOut),
+        5 => (1..40u64, pick()).prop_map(|(n, p)| Op::SendOut(n, p)),
+        2 => Just(Op::Age),
         2 => span().prop_map(|(a, l)| Op::PageOut(a, l)),
         1 => (24..40u64, 0..20u64).prop_map(|(l, r)| Op::Bound(l, r)),
         1 => (1..4u32).prop_map(Op::Fail),
@@ -342,9 +344,10 @@ impl World {
             Op::Trim => {
                 app.mm.trim();
             }
-            Op::SendOut(pages) => {
-                app.mm.send_out(pages * P, clas::AccountId::ROOT);
+            Op::SendOut(pages, pick) => {
+                app.send(pages, pick);
             }
+            Op::Age => assert!(app.mm.age()),
             Op::PageOut(at, len) => {
                 let _ = app.mm.madvise(Va(va(at)), len as u64 * P, MADV_PAGEOUT);
             }
@@ -397,4 +400,11 @@ proptest! {
         w.files.clear();
         prop_assert_eq!(w.clas.stats().allocated, 0);
     }
+}
+fn pick() -> impl Strategy<Value = Pick> {
+    prop_oneof![
+        Just(Pick::SecondChance),
+        Just(Pick::Lap),
+        (1..4u32).prop_map(Pick::Older),
+    ]
 }

@@ -81,8 +81,10 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
     let platform = platform(&config)?;
     laps.lap("platform");
     let clas = or(Clas::new(), "make the memory file")?;
-    if let Some(n) = config.container.limits.swap_max() {
-        or(clas.swap_in_memory(n), "make the swap")?;
+    match (config.container.limits.swap_max(), config.swap) {
+        (Some(n), Some(file)) => clas.swap_in_file(file, n),
+        (Some(n), None) => or(clas.swap_in_memory(n), "make the swap")?,
+        (None, _) => {}
     }
     let (net, devices) = network(config.net)?;
     net.set_memory(&clas);

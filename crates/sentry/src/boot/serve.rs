@@ -11,7 +11,9 @@ use crate::task::ThreadGroup;
 use crate::task::launch::Launch;
 use abi::errno::EINTR;
 use abi::{SigInfo, Signal};
-use config::{BoundsSpec, Census, CensusProcess, DevicesSpec, ExecSpec, Spinning, Turns, control};
+use config::{
+    Census, CensusProcess, DevicesSpec, ExecSpec, MemoryChange, Spinning, Turns, control,
+};
 use hostcall::HostFd;
 use std::sync::Arc;
 use wait::spin::Kind;
@@ -201,10 +203,15 @@ impl Server {
             control::BOUNDS => request.aside(move |r| {
                 let body = given.first().ok_or("the request has no body")?;
                 let body = or(read_all(body), "read of the limits")?;
-                let b: BoundsSpec = serde_json::from_slice(&body)
+                let change: MemoryChange = serde_json::from_slice(&body)
                     .map_err(|e| format!("the limits are not understood: {e}"))?;
-                r.kernel
-                    .set_bounds(&r.container, b.pid, b.limit, b.reserve)?;
+                if let Some(b) = change.process {
+                    r.kernel
+                        .set_bounds(&r.container, b.pid, b.limit, b.reserve)?;
+                }
+                if let Some(name) = change.replacement {
+                    r.kernel.choose_replacement(&r.container, name);
+                }
                 Ok(Some(0))
             }),
             // (They are the sandbox's: who joins it has no say.)

@@ -114,6 +114,7 @@ const KINDS: &[Kind] = &[
     kind("memory.min", 0o644, MEMORY),
     kind("memory.oom.group", 0o644, MEMORY),
     kind("memory.peak", 0o444, MEMORY),
+    kind("memory.pressure", 0o444, MEMORY),
     kind("memory.reclaim", 0o200, MEMORY),
     kind("memory.stat", 0o444, MEMORY),
     kind("memory.swap.current", 0o444, MEMORY),

@@ -84,6 +84,12 @@ impl Cgroup {
         self.limits.lock().process_max()
     }
 
+    /// How it is chosen what is swapped out.
+    #[must_use]
+    pub fn replacement(&self) -> config::Replacement {
+        self.limits.lock().replacement.unwrap_or_default()
+    }
+
     /// How many CPUs there are, of `all`.
     #[must_use]
     pub fn cpus(&self, all: u32) -> u32 {
@@ -109,6 +115,7 @@ impl Cgroup {
                 memory_stat(used(), files, came, went)
             }
             "memory.events" | "memory.events.local" => self.happened.text(name),
+            "memory.pressure" => reader.group.container.clas.pressure().to_string(),
             "memory.swap.events" => "high 0\nmax 0\nfail 0\n".into(),
             "memory.swap.peak" => format!("{}\n", reader.group.container.clas.swap_peak()),
             "memory.peak" => format!("{}\n", reader.group.container.clas.stats().peak),

@@ -207,6 +207,7 @@ impl Memory {
         match name {
             "memory.current" => format!("{}\n", self.touched(s.here)),
             "memory.peak" => format!("{}\n", s.peak),
+            "memory.pressure" => self.account.pressure().to_string(),
             "memory.swap.current" => format!("{}\n", s.swapped),
             "memory.swap.peak" => format!("{}\n", s.swapped_peak),
             "memory.events" | "memory.events.local" => self.happened.text(name),

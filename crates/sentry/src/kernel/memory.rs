@@ -8,8 +8,7 @@
 //!   on a thread of its own, which is there only while somebody waits, and takes an address
 //!   space's lock only where it is free. Who waits with such a lock held sends out its own part
 //!   itself, when it is asked.
-//! - What is sent out is taken as the policy says ([`super::replacement`]); of very many, the
-//!   largest give it. Nobody gives what is reserved for it, nor what its group is protected by
+//! - What is sent out is taken as the policy says (`container::replacement`). Nobody gives what is reserved for it, nor what its group is protected by
 //!   from others (`memory.min`; `memory.low` as long as there is something else).
 //! - For a group's limit ([`Domain`]) only frames go that are paid from its account or one below,
 //!   and only processes of it and of groups below are asked, or ended.
@@ -22,18 +21,18 @@
 //! - A process that it ends gets no more memory, and waits for none: it can go.
 
 use super::Kernel;
-use super::replacement::{Share, parts};
 use crate::cgroup::Cgroup;
 use crate::cgroup::memory::{Event, Memory, Protection, Protections};
 use crate::container::Container;
 use crate::container::log::Level;
+use crate::container::replacement::{Part, Policy, Share};
 use crate::task::{Task, ThreadGroup};
 use abi::PAGE_SIZE;
 use abi::errno::{EAGAIN, EINTR};
 use abi::signal::SIGKILL;
 use clas::{AccountId, Shortage};
 use config::{LEAST_MEMORY, MemoryProcess, MemoryReport, control};
-use mm::{Bounds, Mm};
+use mm::{Bounds, Mm, Pick};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -46,6 +45,9 @@ const ENOUGH: u64 = 32 * PAGE_SIZE;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long address spaces may be too busy to be asked for what they have not touched.
 const BUSY_MAX: Duration = Duration::from_millis(200);
+/// How long it is waited for a busy address space, and for all of them together.
+const PATIENCE_FOR_ONE: Duration = Duration::from_millis(2);
+const PATIENCE_FOR_ALL: Duration = Duration::from_millis(20);
 /// So many rounds are made in vain for an account that nobody waits for.
 const IN_VAIN: u32 = 20;
 /// So many times little can be sent out before that is believed.
@@ -117,11 +119,14 @@ pub(super) struct Holder {
 
 impl Holder {
     /// What it has, and what of that nobody takes.
-    fn share(&self, p: &mut Protections<'_>) -> Share {
+    pub(super) fn share(&self, p: &mut Protections<'_>) -> Share {
         let here = self.mm.charged_here();
         Share {
+            id: self.mm.id(),
             here,
             reserve: (self.mm.bounds().reserve).max(p.part(&self.cgroup, here)),
+            old: self.mm.old(),
+            adj: self.group.oom_score_adj(),
         }
     }
 
@@ -193,6 +198,8 @@ enum Why<'a> {
 impl Kernel {
     /// Has the container's limit of memory kept by its own processes.
     pub fn govern_memory(self: &Arc<Self>, c: &Arc<Container>) {
+        self.watch_pressure(c);
+        self.choose_replacement(c, c.ns.cgroup.replacement());
         let (kernel, container) = (Arc::downgrade(self), Arc::downgrade(c));
         c.clas.on_shortage(Box::new(move || {
             if let (Some(k), Some(c)) = (kernel.upgrade(), container.upgrade()) {
@@ -316,13 +323,17 @@ impl Kernel {
         if bytes == 0 {
             return 0;
         }
-        let mut holders = self.holders(c);
-        holders.sort_by_key(|h| Arc::as_ptr(&h.mm));
-        holders.dedup_by(|a, b| Arc::ptr_eq(&a.mm, &b.mm));
+        let holders = self.address_spaces(c);
+        let by = Sender {
+            policy: &*c.shortage.policy(),
+            account: d.account,
+            is_late,
+            until: Instant::now() + PATIENCE_FOR_ALL,
+        };
         // (Frames of a group may be with others: who moved away, or was forked.)
         let (within, beside): (Vec<_>, Vec<_>) = holders.into_iter().partition(|h| d.has(h));
         let mut low = Protections::within(d.group(), Protection::Low);
-        let mut freed = send_shares(&within, d, &mut low, bytes);
+        let mut freed = send_planned(&by, &within, &mut low, bytes);
         if freed < bytes / 2 {
             freed += within.iter().filter_map(|h| h.mm.trim()).sum::<u64>();
         }
@@ -337,13 +348,13 @@ impl Kernel {
         let is_needed = s.is_awaited && !c.clas.is_to_get_more();
         if freed == 0 && is_needed && (is_late || spare() < ENOUGH) {
             let mut min = Protections::within(d.group(), Protection::Min);
-            freed = send_shares(&within, d, &mut min, bytes);
+            freed = send_planned(&by, &within, &mut min, bytes);
             if freed > 0 {
                 note_low(&within, &mut low, &mut min);
             }
         }
         if freed == 0 && d.group.is_some() && s.is_awaited {
-            freed = send_shares(&beside, d, &mut low, bytes);
+            freed = send_planned(&by, &beside, &mut low, bytes);
         }
         freed
     }
@@ -544,6 +555,8 @@ impl Kernel {
             swap_limit: swap.limit,
             swapped: swap.used,
             swap_memory: swap.memory,
+            replacement: c.shortage.replacement(),
+            pressure: told(c.clas.pressure()),
             ended: c.shortage.kills.load(Ordering::Relaxed),
             processes: Vec::new(),
         };
@@ -578,6 +591,14 @@ impl Kernel {
             .filter(|p| Arc::ptr_eq(&p.group.container, c))
             .filter_map(|p| of(p.group.clone()))
             .collect()
+    }
+
+    /// The same, each address space once.
+    pub(super) fn address_spaces(&self, c: &Arc<Container>) -> Vec<Holder> {
+        let mut holders = self.holders(c);
+        holders.sort_by_key(|h| h.mm.id());
+        holders.dedup_by(|a, b| Arc::ptr_eq(&a.mm, &b.mm));
+        holders
     }
 
     /// Ends a process, and all that share its memory.
@@ -640,34 +661,73 @@ fn note_low(holders: &[Holder], low: &mut Protections<'_>, min: &mut Protections
     }
 }
 
-/// Has each of them send out its part of so many bytes; how many went.
-fn send_shares(holders: &[Holder], d: &Domain, p: &mut Protections<'_>, bytes: u64) -> u64 {
-    let shares: Vec<Share> = holders.iter().map(|h| h.share(p)).collect();
-    let mut wanted: Vec<(u64, &Holder, Share)> = parts(&shares, bytes)
-        .into_iter()
-        .zip(holders.iter().zip(shares))
-        .map(|(n, (h, s))| (n, h, s))
-        .collect();
-    wanted.sort_by_key(|w| std::cmp::Reverse(w.0));
-    let (mut asked, mut freed) = (0, 0);
-    for (part, h, s) in &wanted {
-        if asked >= bytes || *part == 0 {
-            break;
+/// How memory is sent out: by which policy, and of what account's.
+struct Sender<'a> {
+    policy: &'a dyn Policy,
+    account: AccountId,
+    /// Nothing could be sent out for long.
+    is_late: bool,
+    /// Until then it is waited for busy address spaces.
+    until: Instant,
+}
+
+/// Has them send out so many bytes, as the policy says; how many went.
+fn send_planned(by: &Sender<'_>, holders: &[Holder], p: &mut Protections<'_>, bytes: u64) -> u64 {
+    let mut shares: Vec<Share> = holders.iter().map(|h| h.share(p)).collect();
+    if by.policy.needs_ages(&shares, bytes) {
+        for (h, s) in holders.iter().zip(&mut shares) {
+            h.mm.age();
+            s.old = h.mm.old();
         }
-        let part = (*part).max(ENOUGH).min(s.above());
-        asked += part;
-        freed += h.mm.send_out(part, d.account);
     }
-    // Where that is too little, whoever has more.
-    if freed < bytes / 2 {
-        for (_, h, s) in &wanted {
-            let part = s.above().min(bytes - freed.min(bytes));
-            if part > 0 {
-                freed += h.mm.send_out(part, d.account);
-            }
+    let mut freed = 0;
+    let mut send = |parts: Vec<Part>, least: u64| {
+        for part in parts {
+            let most = shares[part.who].above().min(bytes.saturating_sub(freed));
+            let n = part.bytes.max(least).min(most);
+            freed += by.send(&holders[part.who].mm, n, part.pick);
         }
+        freed
+    };
+    // Where that is too little, whoever has more.
+    if send(by.policy.plan(&shares, bytes), ENOUGH) < bytes / 2 {
+        send(by.policy.rest(&shares, by.is_late), 0);
     }
     freed
+}
+
+impl Sender<'_> {
+    /// Has one send out so many bytes; how many went.
+    fn send(&self, mm: &Mm, bytes: u64, pick: Pick) -> u64 {
+        /// A lap may be long; it goes on the next time.
+        const STEPS: u32 = 64;
+        let mut freed = 0;
+        for _ in 0..STEPS {
+            if freed >= bytes {
+                break;
+            }
+            let patience = self.until.saturating_duration_since(Instant::now());
+            let patience = patience.min(PATIENCE_FOR_ONE);
+            let sent = mm.send_out(bytes - freed, self.account, pick, patience);
+            freed += sent.bytes;
+            self.policy.gave(mm.id(), pick, sent);
+            if sent.at_end {
+                break;
+            }
+        }
+        freed
+    }
+}
+
+fn told(p: clas::Pressure) -> config::Pressure {
+    let lost = |l: clas::Lost| config::Lost {
+        averages: l.averages,
+        total_us: l.total.as_micros() as u64,
+    };
+    config::Pressure {
+        some: lost(p.some),
+        full: lost(p.full),
+    }
 }
 
 /// What speaks for ending a process with so many bytes (`oom_badness`): `adj` is in thousandths of

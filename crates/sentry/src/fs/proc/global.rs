@@ -60,7 +60,7 @@ pub fn files(k: &Arc<Kernel>, c: &Arc<Container>) -> StaticDir {
         .file("schedstat", text(k, |k| schedstat(k.cpus)))
         .text("consoles", "")
         .text("execdomains", "0-0\tLinux           \t[kernel]\n")
-        .dir("pressure", pressure())
+        .dir("pressure", pressure(k, c))
         .text("modules", "")
         .link("mounts", "self/mounts")
         .link("net", "self/net")
@@ -168,13 +168,20 @@ fn softirqs(cpus: u32) -> String {
     s
 }
 
-/// `/proc/pressure`: the host's stalls are not told.
-fn pressure() -> StaticDir {
-    let line = |who| format!("{who} avg10=0.00 avg60=0.00 avg300=0.00 total=0\n");
-    let both = line("some") + &line("full");
-    ["cpu", "io", "memory"]
-        .iter()
-        .fold(StaticDir::new(), |d, name| d.text(name, both.clone()))
+/// `/proc/pressure`: of memory what the container's threads lose; the host's stalls for its CPUs and
+/// devices are not told.
+fn pressure(k: &Arc<Kernel>, c: &Arc<Container>) -> StaticDir {
+    let none = clas::Pressure::default().to_string();
+    let own = Arc::downgrade(c);
+    let memory = move |_: &Kernel| {
+        let c = own.upgrade();
+        c.map_or_else(Default::default, |c| c.clas.pressure())
+            .to_string()
+    };
+    StaticDir::new()
+        .text("cpu", none.clone())
+        .text("io", none)
+        .file("memory", text(k, memory))
 }
 
 /// All controllers are of version 2, whose hierarchy is 0.
