@@ -20,6 +20,8 @@ pub struct Experiment {
 pub enum What {
     /// A program in the container, that tells its measurements.
     Inside(&'static [&'static str]),
+    /// The same within a limit of memory.
+    Within(Memory, &'static [&'static str]),
     /// The time that a container of this program takes, from start to end.
     Start(&'static [&'static str]),
     /// The same beside a busy loop on each CPU.
@@ -36,6 +38,14 @@ pub enum What {
     Wire(Ends),
     /// CPU of open connections by which nothing comes.
     WireIdle,
+}
+
+/// What a container may have, in megabytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Memory {
+    pub limit: u64,
+    /// Its own swap, which only Cloister has; a native run has no limit then.
+    pub swap: Option<u64>,
 }
 
 impl What {
@@ -103,6 +113,11 @@ const fn ends(
 
 const IP: (&str, &str) = ("ip", "iproute2");
 const PYTHON: (&str, &str) = ("/usr/bin/python3", "python3");
+
+const SWAPPING: Memory = Memory {
+    limit: 64,
+    swap: Some(256),
+};
 
 pub const ALL: &[Experiment] = &[
     // What promises are made about.
@@ -287,6 +302,66 @@ pub const ALL: &[Experiment] = &[
         ..inside(
             "rate",
             "containers created and destroyed by 1 to 16 threads",
+            &[],
+            Turns::Long,
+            120,
+        )
+    },
+    // Memory that is governed (ContainerVisor's paper).
+    app(
+        "sysbench",
+        "sysbench memory: sizes of blocks and of all that is written",
+        &["/bin/bash", "/bench/apps/sysbench.sh"],
+        &[("sysbench", "sysbench")],
+        false,
+    ),
+    Experiment {
+        what: What::Within(
+            Memory {
+                limit: 2048,
+                swap: None,
+            },
+            &["/bin/bash", "/bench/apps/sysbench.sh"],
+        ),
+        ..app(
+            "sysbench-limit",
+            "the same within a limit of 2 GB",
+            &[],
+            &[("sysbench", "sysbench")],
+            false,
+        )
+    },
+    Experiment {
+        what: What::Within(
+            Memory {
+                limit: 568,
+                swap: None,
+            },
+            &["/bin/bash", "/bench/apps/sysbench.sh"],
+        ),
+        ..app(
+            "sysbench-near",
+            "the same, the largest block within a tenth of the limit",
+            &[],
+            &[("sysbench", "sysbench")],
+            false,
+        )
+    },
+    Experiment {
+        what: What::Within(SWAPPING, &["/bench/bin/swap"]),
+        ..inside(
+            "swap",
+            "pages that are swapped out and in, and 1.2 times the limit",
+            &[],
+            Turns::Long,
+            120,
+        )
+    },
+    Experiment {
+        what: What::Within(SWAPPING, &["/bench/bin/policy"]),
+        ..inside(
+            "policy",
+            "replacement policies: more than the limit, alone and beside others",
             &[],
             Turns::Long,
             120,
@@ -500,7 +575,9 @@ mod tests {
     fn programs_and_scripts_exist() {
         let bench = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench");
         for e in ALL {
-            let What::Inside(args) = e.what else { continue };
+            let (What::Inside(args) | What::Within(_, args)) = e.what else {
+                continue;
+            };
             for a in args {
                 let file = if let Some(name) = a.strip_prefix("/bench/apps/") {
                     bench.join("apps").join(name)

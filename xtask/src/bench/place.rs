@@ -11,6 +11,7 @@
 //! (`native.c` mounts the tmpfs inside).
 
 use super::command::{Stop, output};
+use super::experiments::Memory;
 use super::peers::Net;
 use super::{Plan, Result};
 use serde_json::{Value, json};
@@ -106,15 +107,19 @@ impl Place {
     }
 
     /// A bundle that runs these words.
-    pub fn bundle(&self, args: &[String], net: Net) -> Result<PathBuf> {
+    pub fn bundle(&self, args: &[String], net: Net, memory: Option<Memory>) -> Result<PathBuf> {
         use std::hash::{DefaultHasher, Hash, Hasher};
         let mut hash = DefaultHasher::new();
-        (args, net).hash(&mut hash);
+        (args, net, memory).hash(&mut hash);
         let dir = self.bundles.join(format!("{:016x}", hash.finish()));
         if !dir.exists() {
             make(&dir)?;
             let file = dir.join("config.json");
-            std::fs::write(&file, self.config(args, net).to_string()).map_err(|e| e.to_string())?;
+            let mut config = self.config(args, net);
+            if let Some(m) = memory {
+                config["linux"]["resources"] = json!({"memory": {"limit": m.limit << 20}});
+            }
+            std::fs::write(&file, config.to_string()).map_err(|e| e.to_string())?;
         }
         Ok(dir)
     }

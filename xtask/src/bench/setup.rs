@@ -32,7 +32,9 @@ const PROGRAMS: &[&str] = &[
     "mmaps",
     "native",
     "nothing",
+    "policy",
     "spawn",
+    "swap",
     "switches",
     "wire",
 ];

@@ -2,7 +2,7 @@
 //! does, so that a change of the machine's load meets all of them.
 
 use super::command::{Output, Stop, run};
-use super::experiments::{self, Experiment, Turns, What};
+use super::experiments::{self, Experiment, Memory, Turns, What};
 use super::outside;
 use super::peers::{Kind, Net, Peer};
 use super::place::Place;
@@ -21,6 +21,8 @@ pub struct Turn<'a> {
     pub limit: Duration,
     /// The only CPU that may be used.
     pub cpu: Option<usize>,
+    /// What the container may have of memory.
+    pub memory: Option<Memory>,
 }
 
 pub fn all(plan: &Plan, place: &Place, stop: &Stop) -> Result<()> {
@@ -103,6 +105,7 @@ fn experiment(
                 stop,
                 limit: e.limit,
                 cpu,
+                memory: None,
             };
             let told = turn.take(e);
             if stop.is_set() {
@@ -143,6 +146,8 @@ fn takes_part(peer: &Peer, e: &Experiment) -> bool {
         (Kind::Do, What::Start(args)) => !args[0].starts_with("/bench"),
         (Kind::Do, what) => matches!(what, What::Idle),
         (Kind::Cloister, _) => true,
+        (Kind::Native, What::Within(..)) => true,
+        (_, What::Within(m, _)) => m.swap.is_none() && peer.kind == Kind::Runc,
         (_, What::HostCalls) => false,
         (Kind::Crun, what) => what.is_start(),
         _ => true,
@@ -166,6 +171,7 @@ impl Turn<'_> {
     pub fn take(&self, e: &Experiment) -> Result<Vec<Line>> {
         match &e.what {
             What::Inside(args) => self.inside(&owned(args), Net::Own),
+            What::Within(memory, args) => self.within(*memory, &owned(args)),
             What::Start(args) => self.start(&owned(args)),
             What::StartBusy(args) => outside::beside_loops(|| self.start(&owned(args))),
             What::Rate(threads) => outside::rate(self, threads),
@@ -189,7 +195,7 @@ impl Turn<'_> {
             std::process::id(),
             SERIAL.fetch_add(1, Ordering::Relaxed)
         );
-        let bundle = self.place.bundle(args, net)?;
+        let bundle = self.place.bundle(args, net, self.memory)?;
         let mut words: Vec<String> = self.peer.prefix().iter().map(|&w| w.to_owned()).collect();
         if let Some(cpu) = self.cpu {
             words.extend(["taskset".to_owned(), "-c".to_owned(), cpu.to_string()]);
@@ -215,6 +221,20 @@ impl Turn<'_> {
             ));
         }
         Ok(found)
+    }
+
+    /// The same within a limit of memory.
+    fn within(&self, memory: Memory, args: &[String]) -> Result<Vec<Line>> {
+        let mut peer = self.peer.clone();
+        if let (Kind::Cloister, Some(mb)) = (peer.kind, memory.swap) {
+            peer.options.push(format!("--swap={mb}M"));
+        }
+        let turn = Turn {
+            peer: &peer,
+            memory: Some(memory),
+            ..*self
+        };
+        turn.inside(args, Net::Own)
     }
 
     /// Runs a program in a container. What it told, if it ended well.

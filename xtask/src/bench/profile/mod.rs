@@ -90,6 +90,7 @@ pub fn all(plan: &Plan, place: &Place, stop: &Stop, which: Which, results: &mut 
             stop,
             limit: e.limit + Duration::from_secs(30),
             cpu: t.pinned.then(last_cpu),
+            memory: None,
         };
         let made = one(&turn, e, &t);
         if stop.is_set() {
