@@ -2,10 +2,10 @@
 
 use crate::addr::{Endpoint, any_ip};
 use crate::bindings::Binding;
+use crate::clock::now;
 use crate::inet::TCP_CONGESTION;
 use crate::ns::NetNamespace;
 use crate::options::Common;
-use crate::stack::now;
 use crate::sys::{AF_INET, AF_INET6};
 use crate::tcp::Outside;
 use crate::user::stream::Stream;

@@ -60,6 +60,7 @@
 mod addr;
 mod bindings;
 mod census;
+mod clock;
 pub mod control;
 mod datagrams;
 pub mod devices;

@@ -8,9 +8,10 @@
 //! A namespace whose sockets are the host's or the broker's has no packets, and no rules.
 
 use crate::addr::Endpoint;
+use crate::clock::now;
 use crate::interface::LO_INDEX;
 use crate::ns::NetNamespace;
-use crate::stack::{Stack, now, random};
+use crate::stack::{Stack, random};
 use abi::Result;
 use abi::errno::{ENOENT, ENOMEM};
 use netfilter::conntrack::{Flows, ONE, Tuple};

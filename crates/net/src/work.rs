@@ -8,7 +8,7 @@
 //! - A job is in the queue once at most. The worker keeps none alive.
 //! - No lock of the worker is held while a job works.
 
-use crate::stack::now;
+use crate::clock::now;
 use netstack::time::Instant;
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, VecDeque};

@@ -268,7 +268,7 @@ impl DatagramSocket {
         let mut last = self.last.lock();
         if let Some((k, p)) = &*last
             && *k == key
-            && stack.holds(p, crate::stack::now)
+            && stack.holds(p, crate::clock::now)
         {
             return Ok(*p);
         }

@@ -7,8 +7,8 @@
 //! - A port is no bridge, so a frame passes one bridge and ends in an inbox.
 
 use super::device::Device;
+use crate::clock::now;
 use crate::packet::Way;
-use crate::stack::now;
 use bytes::Bytes;
 use netstack::ip::FrameMeta;
 use netstack::time::Instant;

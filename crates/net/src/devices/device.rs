@@ -302,7 +302,7 @@ impl Job for Device {
             if place.up {
                 self.receive(&place, now, &meta, frame);
             }
-            if bytes > TURN_BYTES || crate::stack::now().since(now) > TURN_TIME {
+            if bytes > TURN_BYTES || crate::clock::now().since(now) > TURN_TIME {
                 break;
             }
         }

@@ -6,8 +6,8 @@
 
 use super::message::{Builder, HEADER, Messages, Request};
 use super::{NLM_F_ACK, NLM_F_MULTI, NLM_F_REQUEST, NLMSG_MIN_TYPE, Netlink, Refused};
+use crate::clock::now;
 use crate::protocol::Caller;
-use crate::stack::now;
 use abi::Result;
 use abi::errno::{EBADMSG, EINVAL, ENOENT, ERESTART};
 use netfilter::attr::{Answer, Bag, Out};

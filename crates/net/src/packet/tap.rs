@@ -8,8 +8,8 @@
 
 use super::filter::{Filter, Packet};
 use super::ring::{CSUM_NOT_READY, CSUM_VALID, Put, Ring};
+use crate::clock::now;
 use crate::options::Common;
-use crate::stack::now;
 use crate::work::{Job, Next, Ticket, Worker};
 use abi::Result;
 use abi::errno::{EAGAIN, ENOBUFS};

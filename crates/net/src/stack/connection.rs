@@ -21,9 +21,10 @@ mod pressure;
 
 use self::pressure::{Held, UNDER_PRESSURE};
 use super::timers::Place;
-use super::{Stack, endpoint, info, now, pair};
+use super::{Stack, endpoint, info, pair};
 use crate::addr::Endpoint;
 use crate::bindings::{Binding, Ends};
+use crate::clock::now;
 use crate::inet::{self, InetOptions};
 use crate::options::{Common, SO_KEEPALIVE};
 use crate::protocol::{Received, Shutdown};

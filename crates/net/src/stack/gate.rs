@@ -18,8 +18,9 @@
 
 pub(crate) mod questions;
 
-use super::{Stack, now};
+use super::Stack;
 use crate::addr::Endpoint;
+use crate::clock::now;
 use abi::Result;
 use abi::errno::EACCES;
 use egress::dns::{Asked, Transport};

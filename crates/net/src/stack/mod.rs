@@ -57,6 +57,7 @@ mod timers;
 pub(crate) use options::marks;
 
 use crate::addr::Endpoint;
+use crate::clock::now;
 use crate::datagrams::Arrival;
 use crate::devices::Device;
 use crate::ns::NetNamespace;
@@ -104,12 +105,6 @@ pub(crate) struct Stack {
     /// Docker's name server.
     pub(crate) names: Option<Arc<Names>>,
     pub(crate) gate: Arc<Gate>,
-}
-
-/// The time that the stack goes by.
-pub(crate) fn now() -> Instant {
-    const CLOCK_MONOTONIC: i32 = 1;
-    Instant(hostcall::time::clock_nanos(CLOCK_MONOTONIC) as u64)
 }
 
 pub(crate) fn random() -> [u8; 16] {

@@ -6,8 +6,9 @@
 
 use super::connection::{Named, Remote, ends};
 use super::table::Late;
-use super::{Stack, endpoint, now, options};
+use super::{Stack, endpoint, options};
 use crate::addr::Endpoint;
+use crate::clock::now;
 use crate::inet::InetOptions;
 use crate::ns::NetNamespace;
 use crate::rules::stays;

@@ -1,6 +1,7 @@
 //! Receiving: by the service thread, or by the task that waits ([`wait::lead`]).
 
-use super::{Stack, now};
+use super::Stack;
+use crate::clock::now;
 use hostcall::packet::Bell;
 use std::sync::Arc;
 use std::time::Duration;

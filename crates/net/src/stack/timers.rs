@@ -1,7 +1,7 @@
 //! When connections must be looked at.
 
 use super::connection::Remote;
-use super::now;
+use crate::clock::now;
 use crate::work::{Job, Worker};
 use netstack::time::Instant;
 use parking_lot::{Condvar, Mutex};

@@ -120,7 +120,7 @@ impl Stack {
             let ends = pair(at(port), server, &path);
             let _ = self
                 .ip
-                .send_udp(super::now(), &path, ends, &[&message], None, &marks);
+                .send_udp(crate::clock::now(), &path, ends, &[&message], None, &marks);
             self.timers.look_at(self.ip.deadline());
         }
     }
