@@ -1,10 +1,16 @@
 //! Network interfaces, as programs are told of them.
 
-use crate::packet;
+use netstack::ip::Path;
 use std::net::IpAddr;
 
 /// The index of the loopback interface.
 pub(crate) const LO_INDEX: i32 = 1;
+
+/// `ARPHRD_*`: kinds of link headers.
+pub(crate) const ETHERNET: u16 = 1;
+pub(crate) const LOOPBACK: u16 = 772;
+/// Of devices without link headers. Inside, their frames have empty ones.
+pub(crate) const NO_HEADER: u16 = 0xfffe;
 
 /// An interface; one of the host's as it was when the sandbox started.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,11 +38,17 @@ impl Interface {
     pub(crate) fn hardware_kind(&self) -> u16 {
         const IFF_POINTOPOINT: u32 = 0x10;
         if self.is_loopback() {
-            packet::LOOPBACK
+            LOOPBACK
         } else if self.flags & IFF_POINTOPOINT != 0 {
-            packet::NO_HEADER
+            NO_HEADER
         } else {
-            packet::ETHERNET
+            ETHERNET
         }
     }
+}
+
+/// Whether what goes by a path stays on this host. (What rules send elsewhere is asked for again:
+/// `Ports::permits`.)
+pub(crate) fn stays(path: &Path) -> bool {
+    path.index == LO_INDEX as u32
 }

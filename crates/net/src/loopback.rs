@@ -2,9 +2,9 @@
 //! so they are made here, and only where somebody looks.
 
 use crate::addr::Endpoint;
-use crate::interface::LO_INDEX;
+use crate::interface::{LO_INDEX, LOOPBACK};
 use crate::ns::NetNamespace;
-use crate::packet::{At, LOOPBACK, Way};
+use crate::packet::{At, Way};
 use netstack::ip::{FrameMeta, pseudo_sum};
 use std::net::IpAddr;
 

@@ -9,14 +9,12 @@
 
 use crate::addr::Endpoint;
 use crate::clock::now;
-use crate::interface::LO_INDEX;
 use crate::ns::NetNamespace;
 use crate::stack::{Stack, random};
 use abi::Result;
 use abi::errno::{ENOENT, ENOMEM};
 use netfilter::conntrack::{Flows, ONE, Tuple};
 use netfilter::table::Ruleset;
-use netstack::ip::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vfs::ucounts::{Kind, Ucounts};
@@ -119,10 +117,4 @@ impl NetNamespace {
         let (ip, port) = flow.original.to;
         Ok(Endpoint { ip, port })
     }
-}
-
-/// Whether what goes by a path stays on this host. (What rules send elsewhere is asked for again:
-/// `Ports::permits`.)
-pub(crate) fn stays(path: &Path) -> bool {
-    path.index == LO_INDEX as u32
 }

@@ -10,8 +10,9 @@
 
 use super::bridge::Bridge;
 use super::tun::{Layer, Tun};
+use crate::interface::{ETHERNET, NO_HEADER};
 use crate::ns::NetNamespace;
-use crate::packet::{At, ETHERNET, NO_HEADER, Way};
+use crate::packet::{At, Way};
 use crate::work::{Job, Next, Ticket, Worker};
 use bytes::Bytes;
 use netstack::ip::{FrameMeta, Sent};

@@ -3,7 +3,7 @@
 use super::message::{Builder, Request};
 use super::{RTM_NEWADDR, RTM_NEWLINK, RTM_NEWNEIGH, RTM_NEWROUTE, RTM_NEWRULE};
 use crate::devices::{Address, LOWER_UP, LinkInfo};
-use crate::packet;
+use crate::interface;
 use crate::route::Route;
 use crate::sys::{AF_INET, AF_INET6};
 use netstack::ip::{DeviceCounts, NeighbourInfo};
@@ -29,7 +29,7 @@ pub(super) fn link(
     head.extend_from_slice(&kind.to_le_bytes());
     head.extend_from_slice(&i.index.to_le_bytes());
     let up = i.flags & IFF_UP != 0;
-    let broadcast = [if kind == packet::ETHERNET { 0xff } else { 0 }; 6];
+    let broadcast = [if kind == interface::ETHERNET { 0xff } else { 0 }; 6];
     let lower = if up && info.carrier { LOWER_UP } else { 0 };
     // IF_OPER_UNKNOWN, _UP, _LOWERLAYERDOWN of a pair whose other end is down, _DOWN.
     let state = match (up, info.carrier, info.peer) {
@@ -62,7 +62,7 @@ pub(super) fn link(
         .attr(6, queueing) // QDISC
         .attr(23, &wide) // STATS64
         .attr(7, &narrow); // STATS
-    if kind != packet::NO_HEADER {
+    if kind != interface::NO_HEADER {
         b = b.attr(1, &i.mac).attr(2, &broadcast); // ADDRESS, BROADCAST
     }
     if let Some(m) = info.master {

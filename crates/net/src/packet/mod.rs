@@ -23,9 +23,10 @@ mod tap;
 pub use bpf::MAX_INSNS as MOST_INSNS;
 pub(crate) use filter::EXTENSIONS as BPF_EXTENSIONS;
 pub use filter::INSN;
-pub(crate) use tap::{At, ETHERNET, LOOPBACK, NO_HEADER, PacketRx, Taps, Way};
+pub(crate) use tap::{At, PacketRx, Taps, Way};
 
 use crate::control::Control;
+use crate::interface::NO_HEADER;
 use crate::msgqueue::put_all;
 use crate::ns::NetNamespace;
 use crate::options::{Common, SO_TIMESTAMP, SO_TIMESTAMPNS};

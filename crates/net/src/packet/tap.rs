@@ -9,6 +9,7 @@
 use super::filter::{Filter, Packet};
 use super::ring::{CSUM_NOT_READY, CSUM_VALID, Put, Ring};
 use crate::clock::now;
+use crate::interface::{LOOPBACK, NO_HEADER};
 use crate::options::Common;
 use crate::work::{Job, Next, Ticket, Worker};
 use abi::Result;
@@ -29,11 +30,6 @@ const MOST: usize = 128;
 const OVERHEAD: usize = 512;
 const ETH_P_ALL: u16 = 3;
 const AF_PACKET: u16 = 17;
-
-pub(crate) const ETHERNET: u16 = 1;
-pub(crate) const LOOPBACK: u16 = 772;
-/// Of devices without link headers. Inside, their frames have empty ones.
-pub(crate) const NO_HEADER: u16 = 0xfffe;
 
 /// `PACKET_HOST` and its kin.
 const HOST: u8 = 0;

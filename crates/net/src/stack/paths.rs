@@ -2,9 +2,8 @@
 //! confirmed while bytes arrive, so that it needs no probes.
 
 use super::{Stack, options};
-use crate::interface::LO_INDEX;
+use crate::interface::{LO_INDEX, stays};
 use crate::options::Common;
-use crate::rules::stays;
 use abi::Result;
 use netstack::ip::{NoRoute, Pair, Path};
 use netstack::tcp::Connection;
