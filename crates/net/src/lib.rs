@@ -92,6 +92,7 @@ mod socket;
 mod stack;
 mod stream;
 mod sysnet;
+mod taps;
 mod tcp;
 mod udp;
 mod unix;

@@ -2,19 +2,13 @@
 //! so they are made here, and only where somebody looks.
 
 use crate::addr::Endpoint;
-use crate::interface::{LO_INDEX, LOOPBACK};
 use crate::ns::NetNamespace;
-use crate::packet::{At, Way};
+use crate::taps::{At, Way};
 use netstack::ip::{FrameMeta, pseudo_sum};
 use std::net::IpAddr;
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
-pub(crate) const AT: At = At {
-    device: LO_INDEX,
-    hardware: LOOPBACK,
-    mac: [0; 6],
-};
 
 /// Link and IP headers of a packet.
 fn headers(from: IpAddr, to: IpAddr, protocol: u8, tos: u8, len: usize) -> Vec<u8> {
@@ -38,8 +32,8 @@ fn headers(from: IpAddr, to: IpAddr, protocol: u8, tos: u8, len: usize) -> Vec<u
 impl NetNamespace {
     /// A frame goes out by the loopback device, and comes in by it.
     pub(crate) fn loop_frame(&self, way: Way, meta: &FrameMeta, frame: &[u8]) {
-        self.taps.frame(AT, way, meta, &[frame]);
-        self.taps.frame(AT, Way::In, meta, &[frame]);
+        self.taps.frame(At::LOOPBACK, way, meta, &[frame]);
+        self.taps.frame(At::LOOPBACK, Way::In, meta, &[frame]);
     }
 
     /// An IP packet passes inside.

@@ -9,10 +9,10 @@ use crate::host::HostNetwork;
 use crate::inflight::InFlightRegistry;
 use crate::interface::{Interface, LO_INDEX};
 use crate::netlink::Listeners;
-use crate::packet::{self, Taps};
 use crate::raw::RawSockets;
 use crate::stack::Stack;
 use crate::stack::names::Names;
+use crate::taps::{self, Taps};
 use crate::tcp::Listener;
 use crate::tcp::memory::TcpMemory;
 use crate::udp::UdpRx;
@@ -320,7 +320,7 @@ impl NetNamespace {
     /// Sends a frame of the packet socket `by` on a device.
     pub(crate) fn send_frame(&self, i: &Interface, by: u64, frame: &[u8]) -> Result<()> {
         if i.is_loopback() {
-            self.loop_frame(packet::Way::By(by), &FrameMeta::default(), frame);
+            self.loop_frame(taps::Way::By(by), &FrameMeta::default(), frame);
             return Ok(());
         }
         match self.stack() {

@@ -70,6 +70,8 @@ pub const BUF_DEFAULT: u32 = 212_992;
 pub const BUF_MAX: u32 = 212_992;
 /// Those of TCP, for sending and receiving, where nobody has set them.
 pub const TCP_BUFFERS: (u32, u32) = (87_040, 131_072);
+/// `SKF_AD_MAX`: how much beyond a packet filters may load.
+const BPF_EXTENSIONS: i32 = 64;
 /// The smallest buffers: SOCK_MIN_SNDBUF, SOCK_MIN_RCVBUF.
 const SNDBUF_MIN: u32 = 4608;
 const RCVBUF_MIN: u32 = 2304;
@@ -415,7 +417,7 @@ impl Common {
                     .find(|(n, _)| *n == name)
                     .map_or(default, |(_, v)| *v))
             }
-            SO_BPF_EXTENSIONS => int(crate::packet::BPF_EXTENSIONS),
+            SO_BPF_EXTENSIONS => int(BPF_EXTENSIONS),
             SO_COOKIE => Some(Ok(self.ino.to_le_bytes().to_vec())),
             SO_NETNS_COOKIE => Some(Ok(1u64.to_le_bytes().to_vec())),
             SO_PEERCRED if self.family != crate::sys::AF_UNIX => Some(Ok(Ucred::NOBODY.encode())),

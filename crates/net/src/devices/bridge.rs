@@ -8,7 +8,7 @@
 
 use super::device::Device;
 use crate::clock::now;
-use crate::packet::Way;
+use crate::taps::Way;
 use bytes::Bytes;
 use netstack::ip::FrameMeta;
 use netstack::time::Instant;

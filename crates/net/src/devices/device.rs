@@ -12,7 +12,7 @@ use super::bridge::Bridge;
 use super::tun::{Layer, Tun};
 use crate::interface::{ETHERNET, NO_HEADER};
 use crate::ns::NetNamespace;
-use crate::packet::{At, Way};
+use crate::taps::{At, Way};
 use crate::work::{Job, Next, Ticket, Worker};
 use bytes::Bytes;
 use netstack::ip::{FrameMeta, Sent};

@@ -260,7 +260,7 @@ impl NetNamespace {
         };
         self.tell_link(index);
         if w.up == Some(false) {
-            self.taps.all().iter().for_each(|t| t.device_gone(index));
+            self.taps.device_gone(index);
         }
         // Its other end has a carrier now, or none.
         if w.up.is_some() {
@@ -393,7 +393,7 @@ impl NetNamespace {
         };
         // Without the table's lock: it may be the last of it.
         drop(entry);
-        self.taps.all().iter().for_each(|t| t.device_gone(index));
+        self.taps.device_gone(index);
         self.tell(&news);
         for p in ports {
             self.tell_link(p);

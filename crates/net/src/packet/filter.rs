@@ -15,8 +15,6 @@ pub const INSN: usize = size_of::<Insn>();
 const AD_OFF: i64 = -0x1000;
 const NET_OFF: i64 = -0x10_0000;
 const LL_OFF: i64 = -0x20_0000;
-/// `SKF_AD_MAX`, which SO_BPF_EXTENSIONS tells.
-pub const EXTENSIONS: i32 = 64;
 
 /// A checked program.
 #[derive(Debug)]

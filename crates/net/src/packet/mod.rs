@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! mod      a socket: what its calls do
-//! tap      all of a namespace, and what each gets of a frame
+//! receive  what it gets of a frame
 //! send     frames from programs
 //! options  options, and rings
 //! ring     rings of packets: TPACKET_V1 to V3
@@ -16,14 +16,12 @@
 
 mod filter;
 mod options;
+mod receive;
 mod ring;
 mod send;
-mod tap;
 
 pub use bpf::MAX_INSNS as MOST_INSNS;
-pub(crate) use filter::EXTENSIONS as BPF_EXTENSIONS;
 pub use filter::INSN;
-pub(crate) use tap::{At, PacketRx, Taps, Way};
 
 use crate::control::Control;
 use crate::interface::NO_HEADER;
@@ -37,6 +35,7 @@ use abi::errno::{EINVAL, ENETDOWN, ENODEV, EOPNOTSUPP, EPERM, ESOCKTNOSUPPORT};
 use clas::Mappable;
 use options::Settings;
 use parking_lot::Mutex;
+use receive::PacketRx;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vfs::{Caps, Credentials, Sink, Source};
@@ -70,7 +69,7 @@ pub(crate) fn new(
     let common = Common::new(ns, AF_PACKET, kind, protocol);
     let number = u16::from_be(protocol as u16);
     let rx = PacketRx::new(&common, kind == SOCK_RAW, number);
-    ns.taps.add(&rx)?;
+    ns.taps.add(rx.clone())?;
     let socket = PacketSocket {
         common: common.clone(),
         rx,
@@ -113,7 +112,7 @@ impl Protocol for PacketSocket {
         let (hardware, mac) = i
             .as_ref()
             .map_or((0, [0; 6]), |i| (i.hardware_kind(), i.mac));
-        let mut a = tap::address(b.protocol, b.device, hardware, 0, mac).to_vec();
+        let mut a = receive::address(b.protocol, b.device, hardware, 0, mac).to_vec();
         if i.is_none() || hardware == NO_HEADER {
             a[11] = 0;
             a.truncate(HARDWARE_ADDRESS);
@@ -223,35 +222,9 @@ impl Protocol for PacketSocket {
     }
 
     fn close(&self) {
-        self.common.ns.taps.remove(&self.rx);
+        self.common.ns.taps.remove(&*self.rx);
         let old = std::mem::take(&mut *self.rx.queue.lock());
         drop(old);
-    }
-}
-
-/// What is told of a packet socket in `/proc/net/packet`.
-pub(crate) struct Census {
-    pub common: Arc<Common>,
-    pub kind: u32,
-    pub protocol: u16,
-    pub device: i32,
-    pub bytes: usize,
-}
-
-impl Taps {
-    pub(crate) fn census(&self) -> Vec<Census> {
-        let all = self.all();
-        let of = |rx: &Arc<PacketRx>| {
-            let b = *rx.bound.read();
-            Census {
-                common: rx.common.clone(),
-                kind: rx.common.kind,
-                protocol: b.protocol,
-                device: b.device,
-                bytes: rx.queue.lock().bytes,
-            }
-        };
-        all.iter().map(of).collect()
     }
 }
 

@@ -8,7 +8,7 @@
 //!   memory one word is read: whether the application has given a frame or a block back.
 //! - A frame's or a block's status is written after all else of it.
 
-use super::tap::Seen;
+use crate::taps::Seen;
 use abi::errno::EINVAL;
 use abi::{PAGE_SIZE, Result};
 use hostcall::MemSlice;

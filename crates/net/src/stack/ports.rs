@@ -12,8 +12,7 @@ use super::gate::Gate;
 use super::links::Links;
 use crate::devices::Device;
 use crate::interface::{ETHERNET, Interface};
-use crate::loopback;
-use crate::packet::{At, Taps, Way};
+use crate::taps::{At, Taps, Way};
 use abi::Result;
 use abi::errno::{EACCES, ENOBUFS};
 use bytes::Bytes;
@@ -114,7 +113,7 @@ impl Link for Ports {
 
     fn looped(&self, meta: &FrameMeta, frame: &[u8]) {
         for way in [Way::Out, Way::In] {
-            self.taps.frame(loopback::AT, way, meta, &[frame]);
+            self.taps.frame(At::LOOPBACK, way, meta, &[frame]);
         }
     }
 

@@ -1,75 +1,27 @@
-//! The packet sockets of a namespace, and what each gets of a frame that passes.
-//!
-//! # What holds
-//!
-//! - Who brings a frame never waits for a program: queues and rings are bounded, and what finds no
-//!   room is counted and lost.
-//! - There are at most [`MOST`] sockets in a namespace: each is looked at for each frame.
+//! The receiving side of a packet socket: what it gets of a frame that passes.
 
 use super::filter::{Filter, Packet};
 use super::ring::{CSUM_NOT_READY, CSUM_VALID, Put, Ring};
-use crate::clock::now;
-use crate::interface::{LOOPBACK, NO_HEADER};
+use crate::interface::NO_HEADER;
 use crate::options::Common;
+use crate::taps::{At, Census, OUTGOING, Seen, Tap, Way};
 use crate::work::{Job, Next, Ticket, Worker};
 use abi::Result;
-use abi::errno::{EAGAIN, ENOBUFS};
+use abi::errno::EAGAIN;
 use bytes::Bytes;
 use netstack::ip::FrameMeta;
 use netstack::time::Instant;
 use parking_lot::{Mutex, RwLock};
-use std::borrow::Cow;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use vfs::ucounts::{Charge, Kind};
 use wait::Events;
 
-const MOST: usize = 128;
 /// What a waiting packet costs beyond its bytes.
 const OVERHEAD: usize = 512;
 const ETH_P_ALL: u16 = 3;
 const AF_PACKET: u16 = 17;
-
-/// `PACKET_HOST` and its kin.
-const HOST: u8 = 0;
-const BROADCAST: u8 = 1;
-const MULTICAST: u8 = 2;
-const OTHER: u8 = 3;
-pub(crate) const OUTGOING: u8 = 4;
-
-/// The device by which a frame passes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct At {
-    pub device: i32,
-    /// `ARPHRD_*`.
-    pub hardware: u16,
-    pub mac: [u8; 6],
-}
-
-/// Which way a frame goes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Way {
-    In,
-    Out,
-    /// From the packet socket of this number, which does not see it.
-    By(u64),
-}
-
-/// A frame that passes.
-pub(super) struct Seen<'a> {
-    pub at: At,
-    pub frame: &'a [u8],
-    /// Where its network header begins.
-    pub network: usize,
-    pub protocol: u16,
-    /// `PACKET_HOST` and its kin.
-    pub kind: u8,
-    meta: FrameMeta,
-    /// CLOCK_REALTIME, in nanoseconds.
-    pub time: i64,
-    pub now: Instant,
-}
 
 impl Seen<'_> {
     /// `struct sockaddr_ll`.
@@ -118,95 +70,6 @@ pub(super) fn address(
     a[11] = 6;
     a[12..18].copy_from_slice(&mac);
     a
-}
-
-/// The packet sockets of a namespace.
-#[derive(Default)]
-pub(crate) struct Taps {
-    /// How many are bound to a protocol: mostly none.
-    count: AtomicUsize,
-    all: RwLock<Arc<Vec<Arc<PacketRx>>>>,
-}
-
-impl Taps {
-    pub(super) fn add(&self, rx: &Arc<PacketRx>) -> Result<()> {
-        let mut all = self.all.write();
-        if all.len() >= MOST {
-            return Err(ENOBUFS);
-        }
-        Arc::make_mut(&mut *all).push(rx.clone());
-        self.count.store(all.len(), Ordering::Release);
-        Ok(())
-    }
-
-    pub(super) fn remove(&self, rx: &Arc<PacketRx>) {
-        let mut all = self.all.write();
-        Arc::make_mut(&mut *all).retain(|x| !Arc::ptr_eq(x, rx));
-        self.count.store(all.len(), Ordering::Release);
-    }
-
-    pub fn all(&self) -> Arc<Vec<Arc<PacketRx>>> {
-        self.all.read().clone()
-    }
-
-    /// Whether somebody may look at what passes.
-    pub fn is_used(&self) -> bool {
-        self.count.load(Ordering::Relaxed) > 0
-    }
-
-    /// A frame passes, in parts.
-    pub fn frame(&self, at: At, way: Way, meta: &FrameMeta, parts: &[&[u8]]) {
-        if self.is_used() {
-            self.show(at, way, meta, parts);
-        }
-    }
-
-    #[cold]
-    fn show(&self, at: At, way: Way, meta: &FrameMeta, parts: &[&[u8]]) {
-        const HEADER: usize = 14;
-        let Some([a, b]) = parts.first().and_then(|p| p.get(12..HEADER)) else {
-            return;
-        };
-        let protocol = match u16::from_be_bytes([*a, *b]) {
-            // A length: 802.2 (`eth_type_trans`).
-            n if n < 0x600 => 4,
-            n => n,
-        };
-        let all = self.all();
-        let wants = |rx: &&Arc<PacketRx>| rx.wants(at.device, protocol, way);
-        let mut wanted = all.iter().filter(wants).peekable();
-        if wanted.peek().is_none() {
-            return;
-        }
-        let frame = match parts {
-            [one] => Cow::Borrowed(*one),
-            many => Cow::Owned(many.concat()),
-        };
-        let bare = at.hardware == NO_HEADER;
-        let kind = match way {
-            Way::Out | Way::By(_) => OUTGOING,
-            Way::In if at.hardware == LOOPBACK || bare => HOST,
-            Way::In => match &frame[..6] {
-                [0xff, 0xff, 0xff, 0xff, 0xff, 0xff] => BROADCAST,
-                to if to[0] & 1 == 1 => MULTICAST,
-                to if *to == at.mac => HOST,
-                _ => OTHER,
-            },
-        };
-        let seen = Seen {
-            at,
-            frame: if bare { &frame[HEADER..] } else { &frame },
-            network: if bare { 0 } else { HEADER },
-            protocol,
-            kind,
-            meta: *meta,
-            time: hostcall::time::clock_nanos(0),
-            now: now(),
-        };
-        for rx in wanted {
-            rx.put(&seen);
-        }
-    }
 }
 
 /// A packet that waits.
@@ -271,6 +134,53 @@ impl PacketRx {
         })
     }
 
+    fn keep(&self, q: &mut Queue, seen: &Seen<'_>, data: &[u8], len: usize) -> Put {
+        let size = data.len() + OVERHEAD;
+        let most = self.common.rcvbuf.load(Ordering::Relaxed) as usize;
+        if q.bytes + size > most {
+            return Put::Full;
+        }
+        if q.memory.is_none() {
+            q.memory = self.common.user.get().map(|u| u.force(Kind::Kmem, 0));
+        }
+        let memory = q.memory.as_mut();
+        if memory.is_some_and(|m| !m.grow(size as u64, u64::MAX)) {
+            return Put::Full;
+        }
+        q.bytes += size;
+        q.waiting.push_back(Waiting {
+            data: Bytes::copy_from_slice(data),
+            len,
+            from: seen.address(),
+            status: 1 | seen.sums(),
+            network: if self.raw { seen.network } else { 0 },
+            time: seen.time,
+        });
+        Put::Shown
+    }
+
+    /// The first packet: taken, or shared with the queue (MSG_PEEK).
+    pub(super) fn first(&self, peek: bool) -> Result<Waiting> {
+        let mut q = self.queue.lock();
+        if peek {
+            return q.waiting.front().cloned().ok_or(EAGAIN);
+        }
+        let w = q.waiting.pop_front().ok_or(EAGAIN)?;
+        q.bytes -= w.data.len() + OVERHEAD;
+        let left = q.bytes as u64;
+        if let Some(m) = &mut q.memory {
+            m.set(left);
+        }
+        Ok(w)
+    }
+
+    pub(super) fn is_readable(&self) -> bool {
+        let q = self.queue.lock();
+        !q.waiting.is_empty() || q.ring.as_ref().is_some_and(Ring::is_readable)
+    }
+}
+
+impl Tap for PacketRx {
     fn wants(&self, device: i32, protocol: u16, way: Way) -> bool {
         let b = *self.bound.read();
         let all = b.protocol == ETH_P_ALL;
@@ -331,56 +241,22 @@ impl PacketRx {
         }
     }
 
-    fn keep(&self, q: &mut Queue, seen: &Seen<'_>, data: &[u8], len: usize) -> Put {
-        let size = data.len() + OVERHEAD;
-        let most = self.common.rcvbuf.load(Ordering::Relaxed) as usize;
-        if q.bytes + size > most {
-            return Put::Full;
-        }
-        if q.memory.is_none() {
-            q.memory = self.common.user.get().map(|u| u.force(Kind::Kmem, 0));
-        }
-        let memory = q.memory.as_mut();
-        if memory.is_some_and(|m| !m.grow(size as u64, u64::MAX)) {
-            return Put::Full;
-        }
-        q.bytes += size;
-        q.waiting.push_back(Waiting {
-            data: Bytes::copy_from_slice(data),
-            len,
-            from: seen.address(),
-            status: 1 | seen.sums(),
-            network: if self.raw { seen.network } else { 0 },
-            time: seen.time,
-        });
-        Put::Shown
-    }
-
-    /// The first packet: taken, or shared with the queue (MSG_PEEK).
-    pub(super) fn first(&self, peek: bool) -> Result<Waiting> {
-        let mut q = self.queue.lock();
-        if peek {
-            return q.waiting.front().cloned().ok_or(EAGAIN);
-        }
-        let w = q.waiting.pop_front().ok_or(EAGAIN)?;
-        q.bytes -= w.data.len() + OVERHEAD;
-        let left = q.bytes as u64;
-        if let Some(m) = &mut q.memory {
-            m.set(left);
-        }
-        Ok(w)
-    }
-
-    pub(super) fn is_readable(&self) -> bool {
-        let q = self.queue.lock();
-        !q.waiting.is_empty() || q.ring.as_ref().is_some_and(Ring::is_readable)
-    }
-
-    /// The device that it is bound to has gone, or is down.
-    pub(crate) fn device_gone(&self, device: i32) {
+    /// One that is bound to it is told.
+    fn device_gone(&self, device: i32) {
         if self.bound.read().device == device {
             self.common.set_error(abi::errno::ENETDOWN);
             self.common.notify(Events::READABLE | Events::ERR);
+        }
+    }
+
+    fn census(&self) -> Census {
+        let b = *self.bound.read();
+        Census {
+            common: self.common.clone(),
+            kind: self.common.kind,
+            protocol: b.protocol,
+            device: b.device,
+            bytes: self.queue.lock().bytes,
         }
     }
 }
