@@ -11,8 +11,10 @@
 //!   by recursion.
 //!
 //! An `InFlight` must not be dropped under a lock.
+//!
+//! What is a UNIX socket among the files, and what waits in its queues, says who knows sockets: a
+//! [`UnixId`] and a [`GiveUp`] come with the calls.
 
-use crate::socket::Socket;
 use abi::Result;
 use abi::errno::ETOOMANYREFS;
 use parking_lot::Mutex;
@@ -79,9 +81,10 @@ impl InFlightRegistry {
     }
 }
 
-fn unix_id(f: &File) -> Option<u64> {
-    f.ops::<Socket>().and_then(Socket::unix_id)
-}
+/// The number of the UNIX socket that a file is.
+pub type UnixId = fn(&File) -> Option<u64>;
+/// What waits in the queues of a file that is a socket, which gives it up: it is garbage.
+pub type GiveUp = fn(&File) -> Vec<InFlight>;
 
 impl InFlight {
     /// Registers files that go to the queue of socket `holder`. `ETOOMANYREFS` where those of the
@@ -92,6 +95,7 @@ impl InFlight {
         registry: &Arc<InFlightRegistry>,
         files: &[Arc<File>],
         holder: u64,
+        unix_id: UnixId,
     ) -> Result<InFlight> {
         let user = cred.ucounts();
         let own = i64::try_from(limit).unwrap_or(i64::MAX);
@@ -190,17 +194,17 @@ fn bury(r: &InFlightRegistry, files: Vec<Arc<File>>) {
 
 /// After a UNIX socket was closed: looks for garbage now and then, so that closing stays cheap on
 /// average.
-pub fn after_close(r: &InFlightRegistry) {
+pub fn after_close(r: &InFlightRegistry, give_up: GiveUp) {
     let n = r.sockets.load(Ordering::Relaxed);
     if n == 0 || r.closes.fetch_add(1, Ordering::Relaxed) < n / 8 {
         return;
     }
     r.closes.store(0, Ordering::Relaxed);
-    collect(r);
+    collect(r, give_up);
 }
 
 /// Frees sockets that only messages among themselves refer to.
-pub fn collect(r: &InFlightRegistry) {
+pub fn collect(r: &InFlightRegistry, give_up: GiveUp) {
     if r.collecting.swap(true, Ordering::AcqRel) {
         return;
     }
@@ -245,8 +249,8 @@ pub fn collect(r: &InFlightRegistry) {
     }
     let mut dropped = Vec::new();
     for id in garbage {
-        if let Some(s) = held.get(&id).and_then(|(f, _)| f.ops::<Socket>()) {
-            dropped.extend(s.take_in_flight());
+        if let Some((f, _)) = held.get(&id) {
+            dropped.extend(give_up(f));
         }
     }
     drop(dropped);

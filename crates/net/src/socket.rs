@@ -43,18 +43,20 @@ impl Socket {
     pub fn number(&self) -> u64 {
         self.common.ino
     }
-    /// Its number, where files can travel to it.
-    pub(crate) fn unix_id(&self) -> Option<u64> {
-        (self.common.family == AF_UNIX).then_some(self.common.ino)
+    /// The number of the UNIX socket that a file is: files can travel to it.
+    pub(crate) fn unix_id(f: &File) -> Option<u64> {
+        let common = &f.ops::<Socket>()?.common;
+        (common.family == AF_UNIX).then_some(common.ino)
+    }
+    /// What waits in the queues of a file that is a socket, which gives it up.
+    pub(crate) fn give_up(f: &File) -> Vec<InFlight> {
+        let socket = f.ops::<Socket>();
+        socket.map_or_else(Vec::new, |s| s.protocol.take_in_flight())
     }
     /// Its protocol as its own type.
     pub(crate) fn downcast<P: Protocol>(&self) -> Option<&P> {
         let any: &dyn Any = &*self.protocol;
         any.downcast_ref()
-    }
-
-    pub(crate) fn take_in_flight(&self) -> Vec<InFlight> {
-        self.protocol.take_in_flight()
     }
 
     #[must_use]
@@ -422,7 +424,7 @@ impl Drop for Socket {
     fn drop(&mut self) {
         self.protocol.close();
         if self.common.family == AF_UNIX {
-            inflight::after_close(&self.common.ns.in_flight);
+            inflight::after_close(&self.common.ns.in_flight, Socket::give_up);
         }
     }
 }

@@ -222,6 +222,10 @@ fn gone(w: &Weak<File>) -> bool {
     w.strong_count() == 0
 }
 
+fn collect(w: &World) {
+    crate::inflight::collect(&w.ns.in_flight, Socket::give_up);
+}
+
 #[test]
 fn a_listener_in_the_queue_of_its_own_connection_is_collected() {
     let w = World::new();
@@ -234,7 +238,7 @@ fn a_listener_in_the_queue_of_its_own_connection_is_collected() {
     w.connect(&c, &path("\0cycle")).unwrap();
     w.send_files(&c, b"x", vec![f.clone()]).unwrap();
     drop((l, f, c));
-    crate::inflight::collect(&w.ns.in_flight);
+    collect(&w);
     assert_eq!(weak.strong_count(), 0);
 }
 
@@ -262,11 +266,11 @@ fn cycles_are_collected_and_depth_is_harmless() {
     w.send_files(&c, b"x", vec![fd.clone()]).unwrap();
     w.send_files(&x, b"x", vec![fd]).unwrap();
     drop(d);
-    crate::inflight::collect(&w.ns.in_flight);
+    collect(&w);
     assert!(gone(&wa) && gone(&wb));
     assert!(!gone(&wd));
     drop(y);
-    crate::inflight::collect(&w.ns.in_flight);
+    collect(&w);
     assert!(gone(&wd));
     // A chain as long as one likes.
     let (mut head, first) = w.pair(SOCK_STREAM);

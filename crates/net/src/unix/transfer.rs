@@ -7,6 +7,7 @@ use crate::inflight::InFlight;
 use crate::msgqueue::{Msg, take_all};
 use crate::options::SO_PASSCRED;
 use crate::protocol::{Caller, Received};
+use crate::socket::Socket;
 use crate::stream::{End, Gone, Take, Writers};
 use crate::sys::{MSG_OOB, MSG_PEEK, MSG_TRUNC};
 use abi::Result;
@@ -91,7 +92,8 @@ impl UnixSock {
         }
         let registry = &self.common.ns.in_flight;
         let limit = who.paths.files_limit();
-        InFlight::new(who.cred, limit, registry, &c.files, holder).map(Some)
+        let new = InFlight::new(who.cred, limit, registry, &c.files, holder, Socket::unix_id);
+        new.map(Some)
     }
 
     fn send_packet(
