@@ -4,11 +4,10 @@
 use crate::addr::Endpoint;
 use crate::bindings::{PortRange, PortTable};
 use crate::datagrams::DeviceGroups;
-use crate::devices::{Bell, Device, Kind, Table, Wanted};
+use crate::devices::{Bell, Device, Kind, Listeners, Table, Wanted};
 use crate::host::HostNetwork;
 use crate::inflight::InFlightRegistry;
 use crate::interface::{Interface, LO_INDEX};
-use crate::netlink::Listeners;
 use crate::raw::RawSockets;
 use crate::stack::Stack;
 use crate::stack::names::Names;

@@ -6,7 +6,7 @@
 //! table       what a namespace says of its devices
 //! links       devices that are made, changed, moved and taken away
 //! addresses   the same for addresses, routes and neighbours
-//! news        what is told of a change
+//! news        what is told of a change, and to whom
 //! device      a device and its frames
 //! bridge      where a bridge's frames go
 //! tun         devices whose frames a program reads and writes
@@ -25,7 +25,7 @@ mod tun;
 pub(crate) use addresses::How;
 pub(crate) use device::{Device, Kind};
 pub(crate) use links::{NewKind, Wanted};
-pub(crate) use news::News;
+pub(crate) use news::{Listener, Listeners, News};
 use table::Inside;
 pub(crate) use table::{Address, LOWER_UP, LinkInfo, NO_DAD, NO_PREFIX_ROUTE, PERMANENT, Table};
 

@@ -1,4 +1,4 @@
-//! What is told of a change (rtnetlink's groups).
+//! What is told of a change, and to whom (rtnetlink's groups).
 
 use super::device::{Device, Kind};
 use super::table::{Address, LinkInfo};
@@ -6,8 +6,10 @@ use crate::interface::Interface;
 use crate::ns::NetNamespace;
 use crate::route::Route;
 use netstack::ip::NeighbourInfo;
+use parking_lot::Mutex;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 /// A change.
 #[derive(Clone, Debug)]
@@ -21,6 +23,48 @@ pub(crate) enum News {
     RouteGone(Route),
     Neighbour(NeighbourInfo),
     NeighbourGone(NeighbourInfo),
+}
+
+/// Who may be told of changes: a socket of netlink.
+pub(crate) trait Listener: Send + Sync {
+    /// Whether it asked for news of this kind.
+    fn wants(&self, news: &News) -> bool;
+    /// The message about it, which is the same for all.
+    fn encode(&self, ns: &NetNamespace, news: &News) -> Vec<u8>;
+    /// Takes that message.
+    fn hear(&self, news: &News, message: Vec<u8>);
+}
+
+/// Those of a namespace.
+#[derive(Default)]
+pub(crate) struct Listeners {
+    count: AtomicUsize,
+    all: Mutex<Vec<Weak<dyn Listener>>>,
+}
+
+impl Listeners {
+    /// It may ask for news from now on.
+    pub fn add(&self, new: Arc<dyn Listener>) {
+        let mut all = self.all.lock();
+        let is_it = |l: &Weak<dyn Listener>| std::ptr::addr_eq(l.as_ptr(), Arc::as_ptr(&new));
+        all.retain(|l| l.strong_count() > 0 && !is_it(l));
+        all.push(Arc::downgrade(&new));
+        self.count.store(all.len(), Ordering::Relaxed);
+    }
+
+    fn tell(&self, ns: &NetNamespace, news: &News) {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let all: Vec<_> = self.all.lock().iter().filter_map(Weak::upgrade).collect();
+        let wants = |l: &&Arc<dyn Listener>| l.wants(news);
+        let mut wanted = all.iter().filter(wants).peekable();
+        let Some(first) = wanted.peek() else { return };
+        let message = first.encode(ns, news);
+        for l in wanted {
+            l.hear(news, message.clone());
+        }
+    }
 }
 
 impl NetNamespace {

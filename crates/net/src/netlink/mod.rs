@@ -8,7 +8,7 @@
 mod change;
 mod diag;
 mod filter;
-mod listeners;
+mod groups;
 mod message;
 mod objects;
 mod route;
@@ -22,8 +22,7 @@ use crate::stream::Take;
 use crate::sys::*;
 use abi::Result;
 use abi::errno::{EINVAL, EMSGSIZE, ENOBUFS, ENOPROTOOPT, EOPNOTSUPP, EPERM, Errno};
-pub(crate) use listeners::Listeners;
-use listeners::{GROUPS, Listener};
+use groups::{GROUPS, Member};
 use message::{Builder, HEADER, Messages, Request, word};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -113,7 +112,7 @@ pub struct Netlink {
     common: Arc<Common>,
     subsystem: Subsystem,
     rx: Arc<MsgQueue>,
-    listener: Arc<Listener>,
+    member: Arc<Member>,
     state: Mutex<State>,
     /// Before the receive queue's lock.
     pending: Mutex<Pending>,
@@ -138,7 +137,7 @@ struct State {
 pub fn new(ns: &Arc<NetNamespace>, kind: u32, subsystem: Subsystem) -> Parts {
     let common = Common::new(ns, AF_NETLINK, kind, subsystem as i32);
     let rx = MsgQueue::new(&common, 0);
-    let listener = Arc::new(Listener {
+    let member = Arc::new(Member {
         rx: rx.clone(),
         groups: AtomicU64::new(0),
     });
@@ -146,7 +145,7 @@ pub fn new(ns: &Arc<NetNamespace>, kind: u32, subsystem: Subsystem) -> Parts {
         common: common.clone(),
         subsystem,
         rx,
-        listener,
+        member,
         state: Mutex::new(State::default()),
         pending: Mutex::default(),
     };
@@ -259,9 +258,9 @@ impl Netlink {
     }
 
     fn set_groups(&self, groups: u64) {
-        self.listener.groups.store(groups, Ordering::Relaxed);
+        self.member.groups.store(groups, Ordering::Relaxed);
         if groups != 0 && self.subsystem == Subsystem::Route {
-            self.common.ns.listeners.add(&self.listener);
+            self.common.ns.listeners.add(self.member.clone());
         }
     }
 
@@ -366,7 +365,7 @@ impl Protocol for Netlink {
         drop(s);
         self.port(who.number);
         // The first 32 groups are said here.
-        let others = self.listener.groups.load(Ordering::Relaxed) & !0xffff_ffff;
+        let others = self.member.groups.load(Ordering::Relaxed) & !0xffff_ffff;
         self.set_groups(others | u64::from(groups));
         Ok(())
     }
@@ -385,7 +384,7 @@ impl Protocol for Netlink {
     }
     fn local_name(&self) -> Result<Vec<u8>> {
         let s = self.state.lock();
-        let groups = self.listener.groups.load(Ordering::Relaxed) as u32;
+        let groups = self.member.groups.load(Ordering::Relaxed) as u32;
         Ok(sockaddr(s.port, groups))
     }
     fn peer_name(&self) -> Result<Vec<u8>> {
@@ -484,10 +483,7 @@ impl Protocol for Netlink {
                 if !(1..=GROUPS).contains(&group) {
                     return Err(EINVAL);
                 }
-                let (old, bit) = (
-                    self.listener.groups.load(Ordering::Relaxed),
-                    1 << (group - 1),
-                );
+                let (old, bit) = (self.member.groups.load(Ordering::Relaxed), 1 << (group - 1));
                 self.set_groups(if name == 1 { old | bit } else { old & !bit });
                 Ok(())
             }
@@ -505,7 +501,7 @@ impl Protocol for Netlink {
             (SOL_SOCKET, SO_ACCEPTCONN) => Ok(vec![0; 4]),
             // LIST_MEMBERSHIPS.
             (SOL_NETLINK, 9) => {
-                let groups = self.listener.groups.load(Ordering::Relaxed);
+                let groups = self.member.groups.load(Ordering::Relaxed);
                 Ok(groups.to_le_bytes().to_vec())
             }
             (SOL_NETLINK, 3..=5 | 8 | 10..=12) => {

@@ -5,13 +5,12 @@ use super::message::Request;
 use super::objects::{address, link, neighbour, route};
 use super::sockaddr;
 use crate::control::Ucred;
-use crate::devices::News;
+use crate::devices::{Listener, News};
 use crate::msgqueue::{Msg, MsgQueue};
 use crate::ns::NetNamespace;
 use netstack::ip::DeviceCounts;
-use parking_lot::Mutex;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How many groups there are.
 pub(super) const GROUPS: u32 = 36;
@@ -23,47 +22,27 @@ const ADDRESS_V6: u32 = 9;
 const ROUTE_V6: u32 = 11;
 
 /// A socket that may be in groups: bit N - 1 for the group N.
-pub(crate) struct Listener {
-    pub(super) rx: Arc<MsgQueue>,
-    pub(super) groups: AtomicU64,
+pub(super) struct Member {
+    pub rx: Arc<MsgQueue>,
+    pub groups: AtomicU64,
 }
 
-/// Those of a namespace.
-#[derive(Default)]
-pub(crate) struct Listeners {
-    count: AtomicUsize,
-    all: Mutex<Vec<Weak<Listener>>>,
-}
-
-impl Listeners {
-    /// It may be in a group from now on.
-    pub(super) fn add(&self, l: &Arc<Listener>) {
-        let mut all = self.all.lock();
-        all.retain(|w| w.strong_count() > 0 && w.as_ptr() != Arc::as_ptr(l));
-        all.push(Arc::downgrade(l));
-        self.count.store(all.len(), Ordering::Relaxed);
+impl Listener for Member {
+    fn wants(&self, news: &News) -> bool {
+        self.groups.load(Ordering::Relaxed) >> (group(news) - 1) & 1 == 1
     }
 
-    pub(crate) fn tell(&self, ns: &NetNamespace, news: &News) {
-        if self.count.load(Ordering::Relaxed) == 0 {
-            return;
-        }
-        let all: Vec<_> = self.all.lock().iter().filter_map(Weak::upgrade).collect();
-        let group = group(news);
-        let wants = |l: &&Arc<Listener>| l.groups.load(Ordering::Relaxed) >> (group - 1) & 1 == 1;
-        let mut wanted = all.iter().filter(wants).peekable();
-        if wanted.peek().is_none() {
-            return;
-        }
-        let data = encode(ns, news);
-        for l in wanted {
-            l.rx.push(Msg {
-                data: data.clone(),
-                cred: Ucred::default(),
-                files: None,
-                from: sockaddr(0, 1 << (group - 1)),
-            });
-        }
+    fn encode(&self, ns: &NetNamespace, news: &News) -> Vec<u8> {
+        encode(ns, news)
+    }
+
+    fn hear(&self, news: &News, message: Vec<u8>) {
+        self.rx.push(Msg {
+            data: message,
+            cred: Ucred::default(),
+            files: None,
+            from: sockaddr(0, 1 << (group(news) - 1)),
+        });
     }
 }
 
