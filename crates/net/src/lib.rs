@@ -65,6 +65,7 @@ pub mod control;
 mod datagrams;
 pub mod devices;
 mod family;
+mod groups;
 pub mod host;
 mod inet;
 mod inflight;

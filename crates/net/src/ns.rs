@@ -3,8 +3,8 @@
 
 use crate::addr::Endpoint;
 use crate::bindings::{PortRange, PortTable};
-use crate::datagrams::DeviceGroups;
 use crate::devices::{Bell, Device, Kind, Listeners, Table, Wanted};
+use crate::groups::DeviceGroups;
 use crate::host::HostNetwork;
 use crate::inflight::InFlightRegistry;
 use crate::interface::{Interface, LO_INDEX};

@@ -1,13 +1,14 @@
-//! Multicast groups: which a socket is in (`ip(7)`, `ipv6(7)`), and which a device is in because a
-//! socket is.
+//! Multicast groups: which a socket is in (`ip(7)`, `ipv6(7)`).
 //!
 //! # What holds
 //!
 //! - A socket is in a group of a device once at most, and leaves all when it closes.
-//! - A device is in a group as long as a socket is: the stack tells routers of the first and of the
-//!   last.
+//! - A device is in a group as long as a socket is ([`DeviceGroups`]): the stack tells routers of the
+//!   first and of the last.
 //!
 //! Lock order: [`Memberships`] → [`DeviceGroups`] → the stack's own.
+//!
+//! [`DeviceGroups`]: crate::groups::DeviceGroups
 
 use crate::interface::LO_INDEX;
 use crate::ns::NetNamespace;
@@ -15,8 +16,7 @@ use abi::Result;
 use abi::errno::{EADDRINUSE, EADDRNOTAVAIL, EINVAL, ENOBUFS, ENODEV, ENOMEM};
 use netstack::ip::SendError;
 use parking_lot::Mutex;
-use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 
 /// `net.ipv4.igmp_max_memberships`.
 const MOST_V4: usize = 20;
@@ -75,7 +75,7 @@ impl Memberships {
         if all.iter().filter(same).count() >= most {
             return Err(full);
         }
-        ns.groups.join(ns, device, group)?;
+        join_device(ns, device, group)?;
         all.push(Member {
             group,
             device,
@@ -107,13 +107,13 @@ impl Memberships {
                 }
         });
         let m = all.remove(place.ok_or(EADDRNOTAVAIL)?);
-        ns.groups.leave(ns, m.device, m.group);
+        leave_device(ns, m.device, m.group);
         Ok(())
     }
 
     pub fn leave_all(&self, ns: &NetNamespace) {
         for m in std::mem::take(&mut *self.0.lock()) {
-            ns.groups.leave(ns, m.device, m.group);
+            leave_device(ns, m.device, m.group);
         }
     }
 
@@ -139,67 +139,24 @@ pub(crate) fn find_device(ns: &NetNamespace, group: IpAddr, which: Which) -> Opt
     i32::try_from(path.index).ok()
 }
 
-/// The groups that the devices of a namespace are in, with the number of their sockets.
-#[derive(Default)]
-pub(crate) struct DeviceGroups(Mutex<HashMap<(i32, IpAddr), usize>>);
+/// A socket is in the group: the stack tells routers of the first.
+fn join_device(ns: &NetNamespace, device: i32, group: IpAddr) -> Result<()> {
+    ns.groups.join(device, group, || match ns.stack() {
+        Some(s) if device != LO_INDEX => s.join(device as u32, group).map_err(|e| match e {
+            SendError::Device => ENODEV,
+            e => e.errno(),
+        }),
+        _ => Ok(()),
+    })
+}
 
-impl DeviceGroups {
-    fn join(&self, ns: &NetNamespace, device: i32, group: IpAddr) -> Result<()> {
-        let mut all = self.0.lock();
-        let count = all.entry((device, group)).or_insert(0);
-        if *count == 0
-            && device != LO_INDEX
-            && let Some(s) = ns.stack()
-            && let Err(e) = s.join(device as u32, group)
-        {
-            all.remove(&(device, group));
-            return Err(match e {
-                SendError::Device => ENODEV,
-                e => e.errno(),
-            });
-        }
-        *count += 1;
-        Ok(())
-    }
-
-    fn leave(&self, ns: &NetNamespace, device: i32, group: IpAddr) {
-        let mut all = self.0.lock();
-        let Some(count) = all.get_mut(&(device, group)) else {
-            return;
-        };
-        *count -= 1;
-        if *count > 0 {
-            return;
-        }
-        all.remove(&(device, group));
+/// It is in it no longer: and of the last.
+fn leave_device(ns: &NetNamespace, device: i32, group: IpAddr) {
+    ns.groups.leave(device, group, || {
         if device != LO_INDEX
             && let Some(s) = ns.stack()
         {
             s.leave(device as u32, group);
         }
-    }
-
-    /// Whether a device is in a group.
-    pub fn has(&self, device: i32, group: IpAddr) -> bool {
-        is_everybody(group) || self.0.lock().contains_key(&(device, group))
-    }
-
-    /// All, with the number of their sockets, in order.
-    pub fn all(&self) -> Vec<(i32, IpAddr, usize)> {
-        let all = self.0.lock();
-        let mut list: Vec<_> = all.iter().map(|((d, g), n)| (*d, *g, *n)).collect();
-        list.sort_unstable();
-        list
-    }
-}
-
-/// Groups that everybody is in: all hosts, all nodes of the link and of the device.
-fn is_everybody(group: IpAddr) -> bool {
-    match group {
-        IpAddr::V4(g) => g == Ipv4Addr::new(224, 0, 0, 1),
-        IpAddr::V6(g) => {
-            g == Ipv6Addr::new(0xff01, 0, 0, 0, 0, 0, 0, 1)
-                || g == Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1)
-        }
-    }
+    });
 }

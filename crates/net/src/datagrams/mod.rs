@@ -4,7 +4,7 @@
 //! ```text
 //! socket    the shared part of such a socket: its options and what they mean
 //! course    where a datagram goes
-//! groups    multicast groups of sockets and of devices
+//! groups    multicast groups of sockets
 //! errors    the error queue (IP_RECVERR)
 //! queue     the receive queue
 //! ```
@@ -16,6 +16,5 @@ mod queue;
 mod socket;
 
 pub(crate) use course::{Course, Route, Wishes};
-pub(crate) use groups::DeviceGroups;
 pub(crate) use queue::Arrival;
 pub(crate) use socket::{DatagramSocket, Peer};
