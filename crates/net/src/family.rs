@@ -6,7 +6,7 @@ use crate::protocol::Caller;
 use crate::socket::Socket;
 use crate::sys::*;
 use crate::unix::{self, UnixSock};
-use crate::{host, netlink, packet, raw, tcp, udp};
+use crate::{host_socket, netlink, packet, raw, tcp, udp};
 use abi::Result;
 use abi::errno::{EAFNOSUPPORT, EINVAL, EOPNOTSUPP, EPERM, EPROTONOSUPPORT, ESOCKTNOSUPPORT};
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub fn socket(
             | (SOCK_DGRAM, 0 | IPPROTO_UDP | IPPROTO_ICMP | IPPROTO_ICMPV6)
                 if let Some(h) = &ns.host =>
             {
-                host::new(ns, h, f, kind, protocol)?
+                host_socket::new(ns, h, f, kind, protocol)?
             }
             (SOCK_STREAM, 0 | IPPROTO_TCP) => tcp::new(ns, f),
             (SOCK_DGRAM, 0 | IPPROTO_UDP) => udp::new(ns, f),

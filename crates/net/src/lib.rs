@@ -67,6 +67,7 @@ pub mod devices;
 mod family;
 mod groups;
 pub mod host;
+mod host_socket;
 mod inet;
 mod inflight;
 pub mod interface;

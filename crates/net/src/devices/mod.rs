@@ -29,8 +29,8 @@ pub(crate) use news::{Listener, Listeners, News};
 use table::Inside;
 pub(crate) use table::{Address, LOWER_UP, LinkInfo, NO_DAD, NO_PREFIX_ROUTE, PERMANENT, Table};
 
-use crate::NetNamespace;
 use crate::interface::LO_INDEX;
+use crate::ns::NetNamespace;
 use crate::stack::Stack;
 pub use crate::stack::gate::Start as Gate;
 use abi::Result;
