@@ -3,7 +3,7 @@
 use crate::addr::{Endpoint, any_ip};
 use crate::bindings::Binding;
 use crate::clock::now;
-use crate::inet::TCP_CONGESTION;
+use crate::inet::{TCP_CONGESTION, congestion};
 use crate::ns::NetNamespace;
 use crate::options::Common;
 use crate::sys::{AF_INET, AF_INET6};
@@ -134,7 +134,7 @@ impl NetNamespace {
                     state: LISTEN,
                     receive_queue,
                     send_queue,
-                    congestion: crate::tcp::congestion(place),
+                    congestion: congestion(place),
                     ..s
                 });
             } else if let Some(r) = remote

@@ -73,6 +73,14 @@ pub const TCP_DEFER_ACCEPT: i32 = 9;
 pub const TCP_CONGESTION: i32 = 13;
 pub const UDP_SEGMENT: i32 = 103;
 
+/// What TCP_CONGESTION takes; the option is kept as the place here.
+pub const CONGESTION: [&str; 2] = ["cubic", "reno"];
+
+/// The name of a congestion control, by its place.
+pub fn congestion(place: usize) -> &'static str {
+    CONGESTION.get(place).unwrap_or(&CONGESTION[0])
+}
+
 /// Level, name, what it takes, its default.
 const TABLE: &[(i32, i32, Kind, i32)] = &[
     (SOL_IP, IP_TOS, Int(0, 255), 0),

@@ -96,6 +96,7 @@ mod stream;
 mod sysnet;
 mod taps;
 mod tcp;
+mod tcp_memory;
 mod udp;
 mod unix;
 pub mod user;

@@ -13,7 +13,7 @@ use crate::stack::Stack;
 use crate::stack::names::Names;
 use crate::taps::{self, Taps};
 use crate::tcp::Listener;
-use crate::tcp::memory::TcpMemory;
+use crate::tcp_memory::TcpMemory;
 use crate::udp::UdpRx;
 use crate::unix::UnixSock;
 use crate::user::UserNetwork;

@@ -2,6 +2,7 @@
 
 use crate::census::{self, InetSocket};
 use crate::ns::NetNamespace;
+use egress::counts::Counts;
 use netstack::ip::DeviceCounts;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -37,7 +38,7 @@ pub struct Report {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Policy {
     pub rules: egress::Rules,
-    pub counts: egress::counts::Counts,
+    pub counts: Counts,
 }
 
 /// Where sockets lead.
@@ -195,9 +196,9 @@ impl NetNamespace {
     }
 
     fn told_policy(&self) -> Option<Policy> {
-        let p = self.stack()?.gate.report();
-        let is_one = !p.rules.is_empty() || p.counts != egress::counts::Counts::default();
-        is_one.then_some(p)
+        let (rules, counts) = self.stack()?.gate.report();
+        let is_one = !rules.is_empty() || counts != Counts::default();
+        is_one.then_some(Policy { rules, counts })
     }
 
     fn mode(&self) -> Mode {

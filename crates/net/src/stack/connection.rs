@@ -337,7 +337,7 @@ impl Remote {
     /// The name of its congestion control.
     pub fn congestion(&self) -> &'static str {
         let s = self.state.lock();
-        crate::tcp::congestion(s.engine.config().congestion as usize)
+        inet::congestion(s.engine.config().congestion as usize)
     }
 
     /// From now on segments find it; or not, where these ends have a connection already.

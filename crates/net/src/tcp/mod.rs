@@ -5,14 +5,12 @@
 //! in the listener's `syns` until accept makes room. A connection that leads out is an [`Outside`].
 
 mod ends;
-pub(crate) mod memory;
 mod options;
 mod outside;
 mod shown;
 
 use ends::{Between, Ends};
 pub use ends::{bindable, route};
-pub(crate) use options::congestion;
 pub(crate) use outside::Begin;
 pub use outside::{Outside, accept_from_outside};
 

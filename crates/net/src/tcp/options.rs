@@ -1,7 +1,7 @@
 //! Options of TCP sockets, and TCP_INFO (`tcp(7)`).
 
 use super::{Phase, Tcp};
-use crate::inet::{IPV6_V6ONLY, TCP_CONGESTION};
+use crate::inet::{CONGESTION, IPV6_V6ONLY, TCP_CONGESTION, congestion};
 use crate::options::SO_ACCEPTCONN;
 use crate::protocol::Protocol;
 use crate::stream::End;
@@ -11,13 +11,6 @@ use abi::errno::{EINVAL, ENOENT, ENOPROTOOPT, EOPNOTSUPP, EPERM};
 use vfs::Credentials;
 
 const TCP_MAXSEG: i32 = 2;
-/// What TCP_CONGESTION takes; the option is kept as the place here.
-const CONGESTION: [&str; 2] = ["cubic", "reno"];
-
-/// The name of a congestion control, by its place.
-pub(crate) fn congestion(place: usize) -> &'static str {
-    CONGESTION.get(place).unwrap_or(&CONGESTION[0])
-}
 
 impl Tcp {
     /// The largest segment: the connection's, else what was set, else what all take (536 bytes).

@@ -1,9 +1,9 @@
 //! What a connection holds, as its user's and as the sandbox's, and what it does where there is little
-//! memory ([`crate::tcp::memory`]).
+//! memory ([`crate::tcp_memory`]).
 
 use super::{Orphan, Out, Remote, State};
 use crate::options::Common;
-use crate::tcp::memory::{LEAST, Level, Share};
+use crate::tcp_memory::{LEAST, Level, Share};
 use bytes::Bytes;
 use netstack::tcp::{Flags, Segment};
 use netstack::time::Instant;
