@@ -27,11 +27,12 @@ use crate::bindings::{Binding, Ends};
 use crate::clock::now;
 use crate::inet::{self, InetOptions};
 use crate::interface::stays;
+use crate::ns::NetNamespace;
 use crate::options::{Common, SO_KEEPALIVE};
 use crate::protocol::{Received, Shutdown};
 use crate::stack::options::TCP_CORK;
 use crate::sys::*;
-use crate::tcp::{Listener, Outside};
+use crate::tcp::{Dial, Dialer, Listener, Outside};
 use abi::errno::{
     EACCES, EADDRNOTAVAIL, EAGAIN, ECONNABORTED, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EINVAL,
     EISCONN, ENETUNREACH, ENOBUFS, ENOTCONN, EPIPE, ETIMEDOUT,
@@ -167,6 +168,21 @@ impl Output for Out<'_> {
     }
 }
 
+impl Dialer for Arc<Stack> {
+    fn connect(&self, new: Dial<'_>) -> Result<Arc<dyn Outside>> {
+        let ends = (new.local, new.to);
+        let c = Remote::connect(self, new.common, new.options, ends, new.least)?;
+        if let Some(ends) = new.ends {
+            c.lets_go_of(ends);
+        }
+        Ok(c)
+    }
+
+    fn recycle(&self, ns: &NetNamespace, from: Endpoint, to: Endpoint) -> Option<(u16, Seq)> {
+        self.forget(ns, from, to)
+    }
+}
+
 impl Remote {
     /// Begins a connection to `to`, which the socket's owner waits for; with a sequence number of
     /// `least` at least.
@@ -174,7 +190,7 @@ impl Remote {
     /// # Errors
     ///
     /// There is no way there (`ENETUNREACH`, `EHOSTUNREACH`, …).
-    pub fn connect(
+    fn connect(
         stack: &Arc<Stack>,
         common: &Arc<Common>,
         options: &InetOptions,
@@ -305,7 +321,7 @@ impl Remote {
     }
 
     /// Others may begin between its ends when it is over.
-    pub fn lets_go_of(&self, ends: Arc<Ends>) {
+    fn lets_go_of(&self, ends: Arc<Ends>) {
         self.work(|s, _| {
             if s.over {
                 ends.release();

@@ -57,7 +57,12 @@ impl Stack {
     /// the sequence number after all of its own. From port 0 it is the oldest of any port that only
     /// connections have, where that is allowed (`net.ipv4.tcp_tw_reuse`; on the loopback device, which
     /// is the default, nothing waits).
-    pub fn recycle(&self, ns: &NetNamespace, from: Endpoint, to: Endpoint) -> Option<(u16, Seq)> {
+    pub(super) fn forget(
+        &self,
+        ns: &NetNamespace,
+        from: Endpoint,
+        to: Endpoint,
+    ) -> Option<(u16, Seq)> {
         let path = self.path(to.ip, Some(from.ip)).ok()?;
         let mut pair = super::pair(from, to, &path);
         if from.port == 0 {

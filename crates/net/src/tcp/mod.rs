@@ -4,6 +4,7 @@
 //! makes the other side's socket at once, unless the accept queue is full: then the connect waits
 //! in the listener's `syns` until accept makes room. A connection that leads out is an [`Outside`].
 
+mod by_broker;
 mod ends;
 mod options;
 mod outside;
@@ -11,7 +12,7 @@ mod shown;
 
 use ends::{Between, Ends};
 pub use ends::{bindable, route};
-pub(crate) use outside::Begin;
+pub(crate) use outside::{Begin, Dial, Dialer};
 pub use outside::{Outside, accept_from_outside};
 
 use crate::addr::{Endpoint, any_ip, family_of};

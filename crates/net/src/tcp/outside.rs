@@ -2,13 +2,11 @@
 
 use super::{Between, Bound, Listener, Phase, State, Tcp};
 use crate::addr::Endpoint;
-use crate::bindings::Binding;
+use crate::bindings::{Binding, Ends};
 use crate::inet::InetOptions;
 use crate::ns::{NetNamespace, Way};
-use crate::options::{Common, SO_KEEPALIVE};
+use crate::options::Common;
 use crate::protocol::{Block, Received, Shutdown};
-use crate::stack::connection::Remote;
-use crate::sys::SOL_SOCKET;
 use crate::user;
 use crate::user::stream::Stream;
 use abi::errno::{EAGAIN, EINPROGRESS};
@@ -23,7 +21,7 @@ use vfs::{Sink, Source};
 use wait::Events;
 
 /// A connection with somebody outside: by the broker's descriptor ([`Stream`]), or by our own
-/// segments ([`Remote`]). Its operations are the socket's; none waits.
+/// segments (the stack's). Its operations are the socket's; none waits.
 pub trait Outside: Send + Sync {
     fn local(&self) -> Endpoint;
     fn remote(&self) -> Endpoint;
@@ -56,6 +54,42 @@ pub trait Outside: Send + Sync {
     /// Its socket is gone. What it was bound to comes back where the connection does not need it
     /// any longer; else it is unbound when the connection is over.
     fn close(&self, binding: Option<Arc<Binding<Listener>>>) -> Option<Arc<Binding<Listener>>>;
+}
+
+/// What makes connections that lead out: the broker, or the stack.
+pub(crate) trait Dialer {
+    /// Begins one, with the options that were set before.
+    ///
+    /// # Errors
+    ///
+    /// There is no way there, or none that is allowed.
+    fn connect(&self, new: Dial<'_>) -> Result<Arc<dyn Outside>>;
+
+    /// Forgets a connection in TIME_WAIT between these ends, for a new one to follow it: its port,
+    /// and the sequence number after all of its own. From port 0, of any port. Where others keep
+    /// connections, there is none.
+    fn recycle(&self, _ns: &NetNamespace, _from: Endpoint, _to: Endpoint) -> Option<(u16, Seq)> {
+        None
+    }
+}
+
+/// A connection that is to begin.
+pub(crate) struct Dial<'a> {
+    pub common: &'a Arc<Common>,
+    pub options: &'a InetOptions,
+    pub local: Endpoint,
+    pub to: Endpoint,
+    /// The least sequence number that it may begin with.
+    pub least: Option<Seq>,
+    /// Let go of when it is over: others may begin between them then.
+    pub ends: Option<Arc<Ends>>,
+}
+
+fn dialer<'a>(way: &'a Way<'_>) -> &'a dyn Dialer {
+    match way {
+        Way::Broker(out) => *out,
+        Way::Stack(stack) => *stack,
+    }
 }
 
 /// How many handshakes of one listener may be under way: its backlog, but at least and at most so
@@ -210,7 +244,15 @@ impl Tcp {
         between: &Between,
         block: Block,
     ) -> Result<()> {
-        let new = match self.begin(s, way, between) {
+        let new = dialer(&way).connect(Dial {
+            common: &self.common,
+            options: &self.options,
+            local: between.local,
+            to: between.remote,
+            least: between.least,
+            ends: s.binding.as_ref().and_then(|b| b.ends()),
+        });
+        let new = match new {
             Ok(new) => new,
             Err(e) => {
                 s.unconnect(&self.common);
@@ -226,31 +268,6 @@ impl Tcp {
             EAGAIN
         } else {
             EINPROGRESS
-        })
-    }
-
-    fn begin(&self, s: &State, way: Way<'_>, between: &Between) -> Result<Arc<dyn Outside>> {
-        let to = between.remote;
-        Ok(match way {
-            Way::Broker(out) => {
-                let stream = Stream::connect(out, &self.common, to)?;
-                for (level, name, value) in self.options.set_values() {
-                    // What the host does not take is kept here all the same.
-                    let _ = stream.set_option(level, name, &value.to_ne_bytes());
-                }
-                if self.common.flag(SO_KEEPALIVE) {
-                    let _ = stream.set_option(SOL_SOCKET, SO_KEEPALIVE, &1i32.to_ne_bytes());
-                }
-                stream
-            }
-            Way::Stack(stack) => {
-                let (options, local) = (&self.options, between.local);
-                let c = Remote::connect(stack, &self.common, options, (local, to), between.least)?;
-                if let Some(ends) = s.binding.as_ref().and_then(|b| b.ends()) {
-                    c.lets_go_of(ends);
-                }
-                c
-            }
         })
     }
 
@@ -291,9 +308,6 @@ impl Tcp {
     /// Forgets a connection in TIME_WAIT between these ends; from port 0, of any port.
     fn recycle(&self, from: Endpoint, to: Endpoint) -> Option<(u16, Seq)> {
         let ns = &self.common.ns;
-        match ns.way_to(to) {
-            Some(Way::Stack(stack)) => stack.recycle(ns, from, to),
-            _ => None,
-        }
+        dialer(&ns.way_to(to)?).recycle(ns, from, to)
     }
 }

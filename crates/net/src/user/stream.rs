@@ -1,23 +1,18 @@
-//! A TCP connection that the broker made: a descriptor of the host.
+//! A TCP connection that the broker made: a descriptor of the host. What a socket does with it is
+//! TCP's (`tcp::by_broker`).
 
 use super::UserNetwork;
 use crate::addr::Endpoint;
-use crate::bindings::Binding;
-use crate::control::Control;
 use crate::options::{Common, SO_ERROR, SO_KEEPALIVE, SO_LINGER};
-use crate::protocol::{Received, Shutdown};
-use crate::readiness::{self, Watched};
-use crate::sys::*;
-use crate::tcp::{Listener, Outside};
-use abi::errno::{EAGAIN, EINVAL, ENOTCONN};
+use crate::readiness::Watched;
+use crate::sys::{SOL_SOCKET, SOL_TCP};
+use abi::errno::EINVAL;
 use abi::{Errno, Result};
+use hostcall::HostFd;
 use hostcall::inet as host;
-use hostcall::{HostFd, file, mem};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use vfs::ucounts::Charge;
-use vfs::{Sink, Source};
-use wait::Events;
 
 const TCP_INFO: i32 = 11;
 /// States of `tcp_info.tcpi_state`.
@@ -114,85 +109,13 @@ impl Stream {
         !self.announced.swap(true, Ordering::Relaxed)
     }
 
-    /// SO_ERROR: why it is over; taken.
-    pub fn take_error(&self) -> Option<Errno> {
-        let v = host::option(self.fd.raw(), SOL_SOCKET, SO_ERROR, 4).ok()?;
-        Errno::new(i32::from_ne_bytes(v.try_into().ok()?))
-    }
-}
-
-impl Outside for Stream {
-    fn local(&self) -> Endpoint {
-        self.local
-    }
-
-    fn remote(&self) -> Endpoint {
-        self.remote
-    }
-
-    fn mss(&self) -> Option<i32> {
-        let v = host::option(self.fd.raw(), SOL_TCP, 2, 4).ok()?;
-        v.try_into().ok().map(i32::from_ne_bytes)
-    }
-
-    fn send(&self, src: &mut dyn Source, flags: u32) -> Result<usize> {
-        let flags = (flags & (MSG_OOB | MSG_MORE)) as i32;
-        let fd = self.fd.raw();
-        let len = src.remaining();
-        if len == 0 {
-            return mem::with_slice_mut(&mut [], |m| host::send(fd, &[m], None, &[], flags));
-        }
-        src.drain(len, &mut |data| host::send(fd, data, None, &[], flags))
-    }
-
-    fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
-        let fd = self.fd.raw();
-        let host_flags = (flags & (MSG_OOB | MSG_PEEK | MSG_TRUNC)) as i32;
-        let room = dst.remaining();
-        let mut got = host::Message::default();
-        let n = if room > 0 && flags & MSG_TRUNC == 0 {
-            dst.fill(room, &mut |data| {
-                got = host::receive(fd, data, host_flags)?;
-                Ok(got.n)
-            })?
-        } else {
-            let mut dropped = vec![0; room.min(1 << 16)];
-            got = mem::with_slice_mut(&mut dropped, |m| host::receive(fd, &[m], host_flags))?;
-            got.n
-        };
-        Ok(Received {
-            n,
-            addr: Vec::new(),
-            control: Control::default(),
-            flags: got.flags as u32 & MSG_OOB,
-        })
-    }
-
-    fn shutdown(&self, how: Shutdown) -> Result<()> {
-        host::shutdown(self.fd.raw(), how.number())
-    }
-
-    fn poll(&self) -> Events {
-        readiness::now(&self.fd)
-    }
-
-    fn unread(&self) -> Result<usize> {
-        file::bytes_ready(self.fd.raw()).map(|n| n.max(0) as usize)
-    }
-
-    fn info(&self) -> Result<Vec<u8>> {
-        host::option(self.fd.raw(), SOL_TCP, TCP_INFO, 512)
-    }
-
-    fn peer(&self) -> Result<Endpoint> {
-        match self.progress() {
-            Progress::Connected => Ok(self.remote),
-            _ => Err(ENOTCONN),
-        }
+    /// The descriptor: connected, and nowhere else (see [`super`]).
+    pub fn fd(&self) -> &HostFd {
+        &self.fd
     }
 
     /// Sets an option, where it is one that the host's socket has to know.
-    fn set_option(&self, level: i32, name: i32, v: &[u8]) -> Result<()> {
+    pub fn set_option(&self, level: i32, name: i32, v: &[u8]) -> Result<()> {
         if !is_hosts(level, name) {
             return Ok(());
         }
@@ -202,39 +125,18 @@ impl Outside for Stream {
         self.network.set_option(&self.fd, level, name, v)
     }
 
-    /// As SO_LINGER with a time of zero asks.
-    fn reset(&self) {
+    /// Has its end be a reset: as SO_LINGER with a time of zero asks.
+    pub fn reset(&self) {
         let on = [1i32.to_ne_bytes(), [0; 4]].concat();
         let _ = self
             .network
             .set_option(&self.fd, SOL_SOCKET, SO_LINGER, &on);
     }
 
-    fn again(&self) -> Option<Result<()>> {
-        match self.progress() {
-            Progress::Connecting => Some(Err(EAGAIN)),
-            Progress::Connected if self.announce() => Some(Ok(())),
-            Progress::Connected => Some(Err(abi::errno::EISCONN)),
-            // Over: what it failed by is told once, then a new one may begin.
-            Progress::Closed => self.take_error().map(Err),
-        }
-    }
-
-    fn unsent(&self) -> usize {
-        0
-    }
-
-    fn mtu(&self) -> u32 {
-        65535
-    }
-
-    /// The host's answer is the socket's, also where it has none.
-    fn take_error(&self) -> Option<Errno> {
-        Stream::take_error(self)
-    }
-
-    fn close(&self, binding: Option<Arc<Binding<Listener>>>) -> Option<Arc<Binding<Listener>>> {
-        binding
+    /// SO_ERROR: why it is over; taken.
+    pub fn take_error(&self) -> Option<Errno> {
+        let v = host::option(self.fd.raw(), SOL_SOCKET, SO_ERROR, 4).ok()?;
+        Errno::new(i32::from_ne_bytes(v.try_into().ok()?))
     }
 }
 
