@@ -58,6 +58,7 @@
 #![forbid(unsafe_code)]
 
 mod addr;
+mod arrivals;
 mod bindings;
 mod census;
 mod clock;

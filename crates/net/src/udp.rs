@@ -3,14 +3,13 @@
 use crate::addr::{Endpoint, family_of, parse_inet};
 use crate::bindings::{Binding, Rule};
 use crate::control::Control;
-use crate::datagrams::{Arrival, Course, DatagramSocket, Peer, Route, Wishes};
+use crate::datagrams::{Arrival, Course, DatagramSocket, Peer, Quote, Route, Wishes};
 use crate::inet::*;
 use crate::interface::{LO_INDEX, stays};
 use crate::msgqueue::take_all;
 use crate::ns::NetNamespace;
 use crate::options::{Common, SO_ACCEPTCONN};
 use crate::protocol::{Block, Caller, Parts, Protocol, Received, Shutdown};
-use crate::stack::Quote;
 use crate::sys::*;
 use crate::tcp::bindable;
 use crate::user::wire::Datagrams;

@@ -3,10 +3,9 @@
 use super::packet::{Packet, header_v4, sum_icmp, take_apart};
 use super::{ECHO_V4, ECHO_V6, ICMP_V4, ICMP_V6, Kind, RawRx};
 use crate::addr::Endpoint;
-use crate::datagrams::{Arrival, Peer};
+use crate::datagrams::{Arrival, Peer, Quote};
 use crate::ns::NetNamespace;
 use crate::options::Common;
-use crate::stack::Quote;
 use crate::sys::{AF_INET, AF_INET6};
 use bytes::Bytes;
 use netstack::ip::{Info, Origin};

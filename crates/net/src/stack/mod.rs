@@ -1,8 +1,8 @@
 //! The sockets' side of our own TCP/IP stack: `netstack` on the devices of a namespace of the host
-//! that the container has been given.
+//! that the container has been given. Who gets what comes is said in [`crate::arrivals`].
 //!
 //! ```text
-//! mod          what comes: to connections, listeners, datagram sockets
+//! mod          what goes out, and segments that come
 //! connection   a TCP connection, as its socket and the threads here see it
 //! passive      connections that somebody outside begins
 //! paths        paths of connections, while they last
@@ -58,7 +58,6 @@ pub(crate) use options::marks;
 
 use crate::addr::Endpoint;
 use crate::clock::now;
-use crate::datagrams::Arrival;
 use crate::devices::Device;
 use crate::ns::NetNamespace;
 use crate::work::{Job, Next, Ticket};
@@ -71,8 +70,7 @@ use hostcall::packet::{Bell, Link};
 use links::Links;
 use names::Names;
 use netstack::ip::{
-    About, ErrorKind, FrameMeta, IcmpError, Info, Ip, Marks, NoRoute, Pair, Path, Raw, SendError,
-    Sent, Taken, Upper,
+    About, FrameMeta, IcmpError, Info, Ip, Marks, NoRoute, Pair, Path, Raw, SendError, Sent, Taken,
 };
 use netstack::setup::Setup;
 use netstack::tcp::{Segment, secret::Secret};
@@ -311,8 +309,14 @@ impl Job for Stack {
     }
 }
 
-impl Upper for Stack {
-    fn tcp(&self, now: Instant, pair: Pair, segment: Segment, info: &Info) -> Taken {
+impl Stack {
+    /// The namespace whose it is, while that is there.
+    pub fn namespace(&self) -> Option<Arc<NetNamespace>> {
+        self.ns.upgrade()
+    }
+
+    /// A segment came: for its connection, or to begin one.
+    pub fn segment(&self, now: Instant, pair: Pair, segment: Segment, info: &Info) -> Taken {
         match self.connections.get(&pair) {
             Some(c) => {
                 c.deliver(segment);
@@ -322,110 +326,21 @@ impl Upper for Stack {
         }
     }
 
-    fn udp(&self, _: Instant, pair: Pair, data: Bytes, _: Option<u16>, info: &Info) -> Taken {
-        let Some(ns) = self.ns.upgrade() else {
-            return Taken::Yes;
-        };
-        let (from, to) = (endpoint(pair.remote), endpoint(pair.local));
-        // What programs make devices for is no outside.
-        let ruled = self.gate.is_on() && self.ports.is_taken(info.device) && !info.renamed;
-        if ruled && self.answer_came(from, to.port, &data) {
-            return Taken::Yes;
-        }
-        if crate::udp::arrived(&ns, from, to, &data, info) {
-            if ruled {
-                self.gate.heard(to.port, from);
-            }
-            Taken::Yes
-        } else {
-            Taken::No
+    /// A segment that was sent did not arrive.
+    pub fn segment_failed(&self, about: &About, error: IcmpError) {
+        let known = self.connections.get(&about.pair);
+        if let (Some(c), Some(seq)) = (known, about.tcp_seq) {
+            c.failed(seq, error);
         }
     }
 
-    fn icmp_error(
-        &self,
-        now: Instant,
-        about: About,
-        error: IcmpError,
-        offender: IpAddr,
-        quoted: &[u8],
-        info: &Info,
-    ) {
-        let Some(ns) = self.ns.upgrade() else {
-            return;
-        };
-        let quote = Quote {
-            error,
-            offender,
-            from: endpoint(about.pair.local),
-            to: endpoint(about.pair.remote),
-            protocol: about.protocol,
-            packet: quoted,
-            header: about.header.into(),
-            came: Arrival::outside(about.pair.local.ip(), info),
-        };
-        let known = match about.protocol {
-            6 => {
-                let known = self.connections.get(&about.pair);
-                if let (Some(c), Some(seq)) = (known, about.tcp_seq) {
-                    c.failed(seq, error);
-                }
-                false
-            }
-            17 => crate::udp::failed(&ns, &quote),
-            1 | 58 => ns.raw.ping_failed(&quote),
-            _ => false,
-        };
-        let known = ns.raw.failed(&ns, &quote) || known;
-        // Of a connection that is its own affair: it looks at the sequence number.
-        if let (true, ErrorKind::PacketTooBig(mtu)) = (known, error.kind) {
-            self.ip.path_mtu_learnt(now, quote.to.ip, mtu);
-        }
-    }
-
-    fn icmp(&self, _: Instant, from: IpAddr, to: IpAddr, message: Bytes, info: &Info) {
-        if let Some(ns) = self.ns.upgrade() {
-            ns.raw.icmp(from, &message, Arrival::outside(to, info));
-        }
-    }
-
-    fn raw(&self, _: Instant, packet: &[u8], info: &Info) -> Taken {
-        match self.ns.upgrade() {
-            Some(ns) if ns.raw.packet(packet, info) => Taken::Yes,
-            _ => Taken::No,
-        }
-    }
-
-    fn wants_raw(&self) -> bool {
-        self.ns.upgrade().is_some_and(|ns| ns.raw.is_used())
+    /// Whether rules look at what came so. (What programs make devices for is no outside.)
+    pub fn is_ruled(&self, info: &Info) -> bool {
+        self.gate.is_on() && self.ports.is_taken(info.device) && !info.renamed
     }
 }
 
-/// An ICMP message about a packet of ours, or what is told as if it were one.
-pub(crate) struct Quote<'a> {
-    pub error: IcmpError,
-    /// Who tells of it.
-    pub offender: IpAddr,
-    /// The packet's source and destination. Of an echo the source's port is its number.
-    pub from: Endpoint,
-    pub to: Endpoint,
-    pub protocol: u8,
-    /// The packet's beginning, from its IP header on.
-    pub packet: &'a [u8],
-    /// Where its transport's header begins.
-    pub header: usize,
-    /// How the message came.
-    pub came: Arrival,
-}
-
-impl Quote<'_> {
-    /// The packet's beginning without `n` bytes of its transport's header.
-    pub fn payload(&self, n: usize) -> &[u8] {
-        self.packet.get(self.header + n..).unwrap_or_default()
-    }
-}
-
-fn endpoint(a: std::net::SocketAddr) -> Endpoint {
+pub(crate) fn endpoint(a: std::net::SocketAddr) -> Endpoint {
     Endpoint::new(a.ip(), a.port())
 }
 
