@@ -12,6 +12,7 @@ use super::bridge::Bridge;
 use super::tun::{Layer, Tun};
 use crate::interface::{ETHERNET, NO_HEADER};
 use crate::ns::NetNamespace;
+use crate::stack::Made;
 use crate::taps::{At, Way};
 use crate::work::{Job, Next, Ticket, Worker};
 use bytes::Bytes;
@@ -190,24 +191,7 @@ impl Device {
         }
     }
 
-    /// Takes a frame out by this device. Where there is no room now, `Full`; where nobody is there,
-    /// it is lost.
-    pub fn send(&self, meta: &FrameMeta, frame: &Bytes) -> Sent {
-        match &self.kind {
-            Kind::Veth(_) if self.is_up() => match self.peer().filter(|p| p.is_up()) {
-                Some(peer) => peer.arrive(meta, frame),
-                None => Sent::Yes,
-            },
-            Kind::Bridge(b) => {
-                b.forward(None, meta, frame);
-                Sent::Yes
-            }
-            Kind::Tun(t) if self.is_up() => t.send(meta, frame),
-            _ => Sent::Yes,
-        }
-    }
-
-    /// The same for a frame that another device brought: packet sockets see it here, too.
+    /// Takes a frame out that another device brought ([`Made::send`]): packet sockets see it here, too.
     pub fn pass(&self, meta: &FrameMeta, frame: &Bytes) {
         let place = self.place();
         // What is cut on the way is as small as its pieces.
@@ -276,6 +260,27 @@ impl Device {
         }
         if let Some(stack) = ns.stack() {
             stack.receive(now, place.index, meta, frame);
+        }
+    }
+}
+
+impl Made for Device {
+    fn at(&self) -> At {
+        self.place().at()
+    }
+
+    fn send(&self, meta: &FrameMeta, frame: &Bytes) -> Sent {
+        match &self.kind {
+            Kind::Veth(_) if self.is_up() => match self.peer().filter(|p| p.is_up()) {
+                Some(peer) => peer.arrive(meta, frame),
+                None => Sent::Yes,
+            },
+            Kind::Bridge(b) => {
+                b.forward(None, meta, frame);
+                Sent::Yes
+            }
+            Kind::Tun(t) if self.is_up() => t.send(meta, frame),
+            _ => Sent::Yes,
         }
     }
 }

@@ -26,13 +26,13 @@ pub(crate) use addresses::How;
 pub(crate) use device::{Device, Kind};
 pub(crate) use links::{NewKind, Wanted};
 pub(crate) use news::{Listener, Listeners, News};
-use table::Inside;
 pub(crate) use table::{Address, LOWER_UP, LinkInfo, NO_DAD, NO_PREFIX_ROUTE, PERMANENT, Table};
+use table::{Entry, Inside};
 
 use crate::interface::LO_INDEX;
 use crate::ns::NetNamespace;
-use crate::stack::Stack;
 pub use crate::stack::gate::Start as Gate;
+use crate::stack::{Made, Stack};
 use abi::Result;
 use abi::errno::{EBUSY, EINVAL};
 use hostcall::HostFd;
@@ -90,8 +90,9 @@ impl NetNamespace {
         if t.entries.len() > 1 || self.ruled.load(Ordering::Relaxed) {
             let of_program = |d: &Device| !matches!(d.kind, Kind::Loopback | Kind::Taken);
             let all = t.entries.iter().filter(|(_, e)| of_program(&e.device));
-            let devices: HashMap<u32, Arc<Device>> =
-                all.map(|(i, e)| (*i as u32, e.device.clone())).collect();
+            let made = |e: &Entry| -> Arc<dyn Made> { e.device.clone() };
+            let devices: HashMap<u32, Arc<dyn Made>> =
+                all.map(|(i, e)| (*i as u32, made(e))).collect();
             let setup = self.setup_of(t);
             self.need_stack().set(&setup, devices);
         } else if let Some(s) = self.stack() {

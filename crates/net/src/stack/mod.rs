@@ -55,10 +55,10 @@ mod table;
 mod timers;
 
 pub(crate) use options::marks;
+pub(crate) use ports::Made;
 
 use crate::addr::Endpoint;
 use crate::clock::now;
-use crate::devices::Device;
 use crate::ns::NetNamespace;
 use crate::work::{Job, Next, Ticket};
 use abi::Result;
@@ -158,7 +158,7 @@ impl Stack {
     }
 
     /// Takes other devices, addresses and routes; `devices` are those that programs made.
-    pub fn set(&self, setup: &Setup, devices: HashMap<u32, Arc<Device>>) {
+    pub fn set(&self, setup: &Setup, devices: HashMap<u32, Arc<dyn Made>>) {
         self.ports.set(devices);
         self.ip.set(setup);
         self.timers.look_at(self.ip.deadline());

@@ -10,7 +10,6 @@
 use super::Stack;
 use super::gate::Gate;
 use super::links::Links;
-use crate::devices::Device;
 use crate::interface::{ETHERNET, Interface};
 use crate::taps::{At, Taps, Way};
 use abi::Result;
@@ -26,13 +25,22 @@ use std::sync::Arc;
 use std::time::Duration;
 use wait::lead::Worked;
 
+/// A device that a program made, as the stack sends by it.
+pub(crate) trait Made: Send + Sync {
+    /// As packet sockets are told of it.
+    fn at(&self) -> At;
+    /// Takes a frame out by it. Where there is no room now, `Full`; where nobody is there, it is
+    /// lost.
+    fn send(&self, meta: &FrameMeta, frame: &Bytes) -> Sent;
+}
+
 /// See the module.
 pub(super) struct Ports {
     links: Links,
     /// Those of the host, in the order of their sockets.
     taken: Vec<At>,
     /// Those that programs made, by their indices.
-    made: RwLock<HashMap<u32, Arc<Device>>>,
+    made: RwLock<HashMap<u32, Arc<dyn Made>>>,
     taps: Arc<Taps>,
     gate: Arc<Gate>,
 }
@@ -58,7 +66,7 @@ impl Ports {
         self.taken.len()
     }
 
-    pub fn set(&self, made: HashMap<u32, Arc<Device>>) {
+    pub fn set(&self, made: HashMap<u32, Arc<dyn Made>>) {
         // Devices are dropped without the lock.
         let old = std::mem::replace(&mut *self.made.write(), made);
         drop(old);
@@ -93,7 +101,7 @@ impl Ports {
         self.taken.iter().position(|at| at.device as u32 == index)
     }
 
-    fn made_at(&self, index: u32) -> Option<Arc<Device>> {
+    fn made_at(&self, index: u32) -> Option<Arc<dyn Made>> {
         self.made.read().get(&index).cloned()
     }
 }
@@ -107,7 +115,7 @@ impl Link for Ports {
         let Some(d) = self.made_at(device) else {
             return Sent::Yes;
         };
-        self.taps.frame(d.place().at(), Way::Out, meta, parts);
+        self.taps.frame(d.at(), Way::Out, meta, parts);
         d.send(meta, &parts.concat().into())
     }
 
@@ -150,9 +158,7 @@ impl Stack {
             }
             ports.links.send(n, &meta, &[frame])
         } else if let Some(d) = ports.made_at(index) {
-            ports
-                .taps
-                .frame(d.place().at(), Way::By(by), &meta, &[frame]);
+            ports.taps.frame(d.at(), Way::By(by), &meta, &[frame]);
             d.send(&meta, &Bytes::copy_from_slice(frame))
         } else {
             return Ok(());
