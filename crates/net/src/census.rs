@@ -8,6 +8,7 @@ use crate::ns::NetNamespace;
 use crate::options::Common;
 use crate::sys::{AF_INET, AF_INET6};
 use crate::tcp::Outside;
+use crate::unix_names::UnixSocket;
 use crate::user::stream::Stream;
 use netstack::ip::{DeviceCounts, NeighbourInfo};
 use std::collections::HashSet;
@@ -42,19 +43,6 @@ pub(crate) struct InetSocket {
     /// `struct tcp_info`, where packets are sent.
     pub info: Option<Vec<u8>>,
     pub congestion: &'static str,
-}
-
-/// A UNIX socket.
-pub(crate) struct UnixSocket {
-    pub kind: u32,
-    pub state: u8,
-    pub ino: u64,
-    /// As in `sun_path`.
-    pub name: Vec<u8>,
-    pub peer: Option<u64>,
-    pub receive_queue: u32,
-    pub send_queue: u32,
-    pub uid: u32,
 }
 
 /// What is the same for all: without queues, not connected.
@@ -178,11 +166,7 @@ impl NetNamespace {
     }
 
     pub(crate) fn unix_sockets(&self) -> Vec<UnixSocket> {
-        let all: Vec<_> = self.unix.lock().values().cloned().collect();
-        let mut all: Vec<_> = all
-            .iter()
-            .filter_map(|w| Some(w.upgrade()?.describe()))
-            .collect();
+        let mut all = self.unix.describe();
         all.sort_by_key(|s| s.ino);
         all
     }

@@ -100,6 +100,7 @@ mod tcp;
 mod tcp_memory;
 mod udp;
 mod unix;
+mod unix_names;
 pub mod user;
 mod work;
 

@@ -15,7 +15,7 @@ use crate::taps::{self, Taps};
 use crate::tcp::Listener;
 use crate::tcp_memory::TcpMemory;
 use crate::udp::UdpRx;
-use crate::unix::UnixSock;
+use crate::unix_names::UnixNames;
 use crate::user::UserNetwork;
 use crate::work::Worker;
 use abi::Result;
@@ -25,10 +25,10 @@ use netfilter::Engine;
 use netstack::ip::FrameMeta;
 
 use parking_lot::{Mutex, RwLock};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 use vfs::ucounts::Charge;
 use vfs::userns::UserNs;
 
@@ -68,9 +68,7 @@ pub struct NetNamespace {
     pub tcp_memory: Arc<TcpMemory>,
     /// The multicast groups that its devices are in.
     pub(crate) groups: DeviceGroups,
-    pub(crate) abstract_names: Mutex<BTreeMap<Vec<u8>, Weak<UnixSock>>>,
-    /// All UNIX sockets, by their inodes. Leaf lock.
-    pub(crate) unix: Mutex<HashMap<u64, Weak<UnixSock>>>,
+    pub(crate) unix: UnixNames,
     /// One for the sandbox: a cycle of sockets may lead through several namespaces.
     pub(crate) in_flight: Arc<InFlightRegistry>,
     /// Whether the loopback interface is up, and whether it ever was: it gets its addresses then.
@@ -93,7 +91,6 @@ pub struct NetNamespace {
     /// See [`NetNamespace::was_missed`].
     missed: AtomicBool,
     next_ino: Arc<AtomicU64>,
-    pub(crate) next_autobind: AtomicU32,
     pub(crate) next_netlink_port: AtomicU32,
 }
 
@@ -206,8 +203,7 @@ impl NetNamespace {
             memory: shared.memory,
             tcp_memory: shared.tcp_memory,
             groups: DeviceGroups::default(),
-            abstract_names: Mutex::new(BTreeMap::new()),
-            unix: Mutex::default(),
+            unix: UnixNames::default(),
             in_flight: shared.in_flight,
             up: AtomicBool::new(up),
             addressed: AtomicBool::new(up),
@@ -219,7 +215,6 @@ impl NetNamespace {
             max_dgram_qlen: AtomicU32::new(10),
             missed: AtomicBool::new(false),
             next_ino: shared.next_ino,
-            next_autobind: AtomicU32::new(0),
             next_netlink_port: AtomicU32::new(1 << 31),
         });
         if let Some(d) = Device::new(&ns, Kind::Loopback, LO_INDEX, [0; 6], None) {

@@ -414,7 +414,7 @@ impl NetNamespace {
         let orphans = tcp.iter().filter(|s| s.ino == 0).count() - left;
         let open = tcp.len() - left;
         let memory = self.tcp_memory.pages();
-        let used = open + udp.len() + raw.len() + self.unix.lock().len();
+        let used = open + udp.len() + raw.len() + self.unix.count();
         format!(
             "sockets: used {used}\nTCP: inuse {t} orphan {orphans} tw {left} alloc {open} mem {memory}\n\
              UDP: inuse {u} mem 0\nUDPLITE: inuse 0\nRAW: inuse {r}\n\
@@ -444,7 +444,7 @@ impl NetNamespace {
             (
                 "UNIX",
                 1152,
-                self.unix.lock().len(),
+                self.unix.count(),
                 "y n n n n n n n n n n n n n n n n n",
             ),
             (

@@ -2,9 +2,10 @@
 
 use super::message::{Builder, Request, word};
 use crate::addr::{Endpoint, any_ip};
-use crate::census::{InetSocket, UnixSocket};
+use crate::census::InetSocket;
 use crate::ns::NetNamespace;
 use crate::sys::*;
+use crate::unix_names::UnixSocket;
 use abi::Result;
 use abi::errno::{EINVAL, ENOENT};
 use std::net::IpAddr;

@@ -7,7 +7,7 @@ mod connect;
 mod transfer;
 
 use crate::addr::UnixName;
-use crate::census::{self, UnixSocket};
+use crate::census;
 use crate::control::Ucred;
 use crate::inflight::InFlight;
 use crate::msgqueue::MsgQueue;
@@ -16,11 +16,12 @@ use crate::options::Common;
 use crate::protocol::{Caller, Parts};
 use crate::stream::{End, Half};
 use crate::sys::{AF_UNIX, SOCK_DGRAM, SOCK_SEQPACKET, SOCK_STREAM};
+use crate::unix_names::{Named, UnixSocket};
 use abi::Result;
-use abi::errno::{EADDRINUSE, ECONNREFUSED, ECONNRESET, EINVAL};
+use abi::errno::{ECONNREFUSED, ECONNRESET, EINVAL};
 use parking_lot::{Mutex, RwLock};
+use std::any::Any;
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use wait::Events;
 
@@ -104,13 +105,13 @@ fn make(common: Arc<Common>, name: UnixName) -> Arc<UnixSock> {
             shut_write: false,
         }),
     });
-    ns.unix.lock().insert(ino, Arc::downgrade(&sock));
+    ns.unix.add(ino, sock.named());
     sock
 }
 
 impl Drop for UnixSock {
     fn drop(&mut self) {
-        self.common.ns.unix.lock().remove(&self.common.ino);
+        self.common.ns.unix.remove(self.common.ino);
     }
 }
 
@@ -151,13 +152,8 @@ pub fn join(a: &UnixSock, b: &UnixSock, cred: Ucred) {
     }
 }
 
-impl UnixSock {
-    #[cfg(test)]
-    pub(crate) fn queued(&self) -> usize {
-        self.rx.len()
-    }
-    /// What `ss` tells of it.
-    pub(crate) fn describe(&self) -> UnixSocket {
+impl Named for UnixSock {
+    fn describe(&self) -> UnixSocket {
         let s = self.state.read();
         let mut queues = (self.rx.bytes(), 0);
         let (state, peer) = match &s.link {
@@ -187,6 +183,17 @@ impl UnixSock {
             uid: self.common.creator.get().map_or(0, |c| c.uid),
         }
     }
+}
+
+impl UnixSock {
+    #[cfg(test)]
+    pub(crate) fn queued(&self) -> usize {
+        self.rx.len()
+    }
+    /// Itself, as its namespace knows it.
+    fn named(&self) -> Weak<dyn Named> {
+        self.me.clone()
+    }
     fn is_stream(&self) -> bool {
         self.common.kind == SOCK_STREAM
     }
@@ -199,8 +206,9 @@ impl UnixSock {
         match name {
             UnixName::Unnamed => Err(EINVAL),
             UnixName::Abstract(n) => {
-                let names = self.common.ns.abstract_names.lock();
-                names.get(n).and_then(Weak::upgrade).ok_or(ECONNREFUSED)
+                let sock: Arc<dyn Any + Send + Sync> =
+                    self.common.ns.unix.find(n).ok_or(ECONNREFUSED)?;
+                sock.downcast().map_err(|_| ECONNREFUSED)
             }
             UnixName::Path(p) => {
                 let sock = who.paths.lookup(p)?.downcast::<UnixSock>();
@@ -210,12 +218,7 @@ impl UnixSock {
     }
 
     fn claim_abstract(&self, name: &[u8]) -> Result<()> {
-        let mut names = self.common.ns.abstract_names.lock();
-        if names.get(name).is_some_and(|w| w.strong_count() > 0) {
-            return Err(EADDRINUSE);
-        }
-        names.insert(name.to_vec(), self.me.clone());
-        Ok(())
+        self.common.ns.unix.claim(name, self.named())
     }
 
     /// Takes a free abstract name of five hexadecimal digits. `naming` is held.
@@ -224,8 +227,7 @@ impl UnixSock {
             return Ok(());
         }
         for _ in 0..1 << 20 {
-            let n = self.common.ns.next_autobind.fetch_add(1, Ordering::Relaxed) & 0xf_ffff;
-            let name = format!("{n:05x}").into_bytes();
+            let name = self.common.ns.unix.suggest();
             if self.claim_abstract(&name).is_ok() {
                 self.state.write().name = UnixName::Abstract(name);
                 return Ok(());
@@ -302,11 +304,8 @@ impl UnixSock {
             )
         };
         if let UnixName::Abstract(n) = name {
-            let mut names = self.common.ns.abstract_names.lock();
             // An accepted socket has its listener's name, but does not hold it.
-            if names.get(&n).is_some_and(|w| Weak::ptr_eq(w, &self.me)) {
-                names.remove(&n);
-            }
+            self.common.ns.unix.release(&n, &self.named());
         }
         self.leave(link, reset);
         self.rx.close();
