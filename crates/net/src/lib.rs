@@ -73,6 +73,7 @@ mod inet;
 mod inflight;
 pub mod interface;
 mod ioctl;
+mod ip_packet;
 mod loopback;
 mod msgqueue;
 mod netlink;

@@ -2,6 +2,7 @@
 //! so they are made here, and only where somebody looks.
 
 use crate::addr::Endpoint;
+use crate::ip_packet::header_v4;
 use crate::ns::NetNamespace;
 use crate::taps::{At, Way};
 use netstack::ip::{FrameMeta, pseudo_sum};
@@ -23,7 +24,7 @@ fn headers(from: IpAddr, to: IpAddr, protocol: u8, tos: u8, len: usize) -> Vec<u
         }
         _ => {
             f.extend_from_slice(&[8, 0]);
-            f.extend_from_slice(&crate::raw::header_v4(from, to, protocol, 64, tos, len));
+            f.extend_from_slice(&header_v4(from, to, protocol, 64, tos, len));
         }
     }
     f

@@ -7,10 +7,8 @@
 //! ```text
 //! mod      a socket: what its calls do
 //! table    all of a namespace: who gets a packet, who is told of an error
-//! packet   packets taken apart and made
 //! ```
 
-mod packet;
 mod table;
 
 use crate::addr::{Endpoint, family_of, parse_inet};
@@ -18,6 +16,7 @@ use crate::control::Control;
 use crate::datagrams::{Arrival, Course, DatagramSocket, Route, Wishes};
 use crate::inet::{IP_MTU, IPV6_MTU};
 use crate::interface::stays;
+use crate::ip_packet::{ICMP_V4, ICMP_V6, sum_at, sum_icmp};
 use crate::msgqueue::take_all;
 use crate::ns::{NetNamespace, Way};
 use crate::options::{Common, SO_ACCEPTCONN};
@@ -31,8 +30,6 @@ use abi::errno::{
 };
 use abi::{Errno, Result};
 use netstack::ip::Marks;
-pub(crate) use packet::header_v4;
-use packet::{sum_at, sum_icmp};
 use parking_lot::Mutex;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -44,8 +41,6 @@ use wait::Events;
 
 const SOL_RAW: i32 = 255;
 const IPPROTO_RAW: u8 = 255;
-const ICMP_V4: u8 = 1;
-const ICMP_V6: u8 = 58;
 const IP_HDRINCL: i32 = 3;
 /// IPV6_CHECKSUM, at SOL_RAW or SOL_IPV6.
 const IPV6_CHECKSUM: i32 = 7;

@@ -1,9 +1,9 @@
 //! The raw and ping sockets of a namespace: who gets a packet, who is told of an error.
 
-use super::packet::{Packet, header_v4, sum_icmp, take_apart};
-use super::{ECHO_V4, ECHO_V6, ICMP_V4, ICMP_V6, Kind, RawRx};
+use super::{ECHO_V4, ECHO_V6, Kind, RawRx};
 use crate::addr::Endpoint;
 use crate::datagrams::{Arrival, Peer, Quote};
+use crate::ip_packet::{ICMP_V4, ICMP_V6, Packet, header_v4, sum_icmp, take_apart};
 use crate::ns::NetNamespace;
 use crate::options::Common;
 use crate::sys::{AF_INET, AF_INET6};

@@ -1,11 +1,14 @@
 //! IP packets, taken apart and made.
 
-use super::ICMP_V6;
 use netstack::ip::Info;
 use std::net::IpAddr;
 
+/// Protocols.
+pub(crate) const ICMP_V4: u8 = 1;
+pub(crate) const ICMP_V6: u8 = 58;
+
 /// An IP packet, taken apart.
-pub(super) struct Packet<'a> {
+pub(crate) struct Packet<'a> {
     pub from: IpAddr,
     pub to: IpAddr,
     pub protocol: u8,
@@ -14,7 +17,7 @@ pub(super) struct Packet<'a> {
     pub whole: &'a [u8],
 }
 
-pub(super) fn take_apart<'a>(whole: &'a [u8], info: &Info) -> Option<Packet<'a>> {
+pub(crate) fn take_apart<'a>(whole: &'a [u8], info: &Info) -> Option<Packet<'a>> {
     let payload = whole.get(usize::from(info.header)..)?;
     let (from, to) = match whole.first()? >> 4 {
         4 => {
@@ -52,11 +55,11 @@ fn checksum(pieces: &[&[u8]]) -> u16 {
 }
 
 /// Fills the checksum of an ICMP message in.
-pub(super) fn sum_icmp(message: &mut [u8], from: IpAddr, to: IpAddr) {
+pub(crate) fn sum_icmp(message: &mut [u8], from: IpAddr, to: IpAddr) {
     sum_at(message, 2, ICMP_V6, from, to);
 }
 
-pub(super) fn sum_at(message: &mut [u8], at: usize, protocol: u8, from: IpAddr, to: IpAddr) {
+pub(crate) fn sum_at(message: &mut [u8], at: usize, protocol: u8, from: IpAddr, to: IpAddr) {
     if message.len() < at + 2 {
         return;
     }
