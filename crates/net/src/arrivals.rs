@@ -3,7 +3,8 @@
 //! These stand on the stack, by which they send. So the stack does not name them: what it gives to
 //! an [`Upper`] is passed on here.
 
-use crate::datagrams::{Arrival, Quote};
+use crate::raw;
+use crate::receivers::{Arrival, Quote};
 use crate::stack::{Stack, endpoint};
 use crate::udp;
 use bytes::Bytes;
@@ -67,7 +68,7 @@ impl Upper for Stack {
             1 | 58 => ns.raw.ping_failed(&quote),
             _ => false,
         };
-        let known = ns.raw.failed(&ns, &quote) || known;
+        let known = raw::failed(&ns, &quote) || known;
         // Of a connection that is its own affair: it looks at the sequence number.
         if let (true, ErrorKind::PacketTooBig(mtu)) = (known, error.kind) {
             self.ip.path_mtu_learnt(now, quote.to.ip, mtu);

@@ -6,6 +6,7 @@ use crate::clock::now;
 use crate::inet::{TCP_CONGESTION, congestion};
 use crate::ns::NetNamespace;
 use crate::options::Common;
+use crate::receivers::UdpReceiver;
 use crate::sys::{AF_INET, AF_INET6};
 use crate::tcp::Outside;
 use crate::unix_names::UnixSocket;
@@ -65,7 +66,7 @@ fn socket(common: &Common, local: Endpoint) -> InetSocket {
     }
 }
 
-fn of_binding<T>(b: &Binding<T>) -> InetSocket {
+fn of_binding<T: ?Sized>(b: &Binding<T>) -> InetSocket {
     let local = Endpoint {
         ip: b.ip,
         port: b.port,
@@ -150,14 +151,18 @@ impl NetNamespace {
             .raw
             .census()
             .into_iter()
-            .map(|(common, protocol, local, remote, queued)| {
-                let ip = local.unwrap_or_else(|| any_ip(common.family));
-                let port = protocol.into();
+            .map(|raw| {
+                let ip = raw.local.unwrap_or_else(|| any_ip(raw.common.family));
+                let port = raw.protocol.into();
                 InetSocket {
-                    state: if remote.is_some() { ESTABLISHED } else { CLOSE },
-                    remote: remote.map(|ip| Endpoint { ip, port: 0 }),
-                    receive_queue: small(queued),
-                    ..socket(&common, Endpoint { ip, port })
+                    state: if raw.peer.is_some() {
+                        ESTABLISHED
+                    } else {
+                        CLOSE
+                    },
+                    remote: raw.peer.map(|ip| Endpoint { ip, port: 0 }),
+                    receive_queue: small(raw.bytes),
+                    ..socket(&raw.common, Endpoint { ip, port })
                 }
             })
             .collect();
@@ -209,7 +214,7 @@ fn by_broker(s: &Stream) -> InetSocket {
     }
 }
 
-fn udp(b: &Arc<Binding<crate::udp::UdpRx>>) -> InetSocket {
+fn udp(b: &Arc<Binding<dyn UdpReceiver>>) -> InetSocket {
     let mut s = of_binding(b);
     if let Some(rx) = b.target() {
         let (local, remote, queued) = rx.census();

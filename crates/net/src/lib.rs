@@ -89,6 +89,7 @@ mod procnet;
 mod protocol;
 mod raw;
 mod readiness;
+mod receivers;
 pub mod report;
 mod route;
 mod rules;

@@ -8,13 +8,12 @@ use crate::groups::DeviceGroups;
 use crate::host::HostNetwork;
 use crate::inflight::InFlightRegistry;
 use crate::interface::{Interface, LO_INDEX};
-use crate::raw::RawSockets;
+use crate::receivers::{RawSockets, UdpReceiver};
 use crate::stack::Stack;
 use crate::stack::names::Names;
 use crate::taps::{self, Taps};
 use crate::tcp::Listener;
 use crate::tcp_memory::TcpMemory;
-use crate::udp::UdpRx;
 use crate::unix_names::UnixNames;
 use crate::user::UserNetwork;
 use crate::work::Worker;
@@ -49,7 +48,7 @@ pub struct NetNamespace {
     /// For them.
     bell: Mutex<Option<Bell>>,
     pub(crate) tcp: PortTable<Listener>,
-    pub(crate) udp: PortTable<UdpRx>,
+    pub(crate) udp: PortTable<dyn UdpReceiver>,
     pub(crate) raw: RawSockets,
     pub(crate) taps: Arc<Taps>,
     /// Its devices, addresses, routes and neighbours: [`crate::devices`].

@@ -326,7 +326,7 @@ impl NetNamespace {
 }
 
 /// Bindings of one family.
-fn count<T>(t: &PortTable<T>, family: u16) -> usize {
+fn count<T: ?Sized>(t: &PortTable<T>, family: u16) -> usize {
     let all = t.all();
     all.iter().filter(|b| b.common.family == family).count()
 }

@@ -3,13 +3,14 @@
 use crate::addr::{Endpoint, family_of, parse_inet};
 use crate::bindings::{Binding, Rule};
 use crate::control::Control;
-use crate::datagrams::{Arrival, Course, DatagramSocket, Peer, Quote, Route, Wishes};
+use crate::datagrams::{Course, DatagramSocket, Peer, Route, Wishes};
 use crate::inet::*;
 use crate::interface::{LO_INDEX, stays};
 use crate::msgqueue::take_all;
 use crate::ns::NetNamespace;
 use crate::options::{Common, SO_ACCEPTCONN};
 use crate::protocol::{Block, Caller, Parts, Protocol, Received, Shutdown};
+use crate::receivers::{Arrival, Quote, UdpReceiver};
 use crate::sys::*;
 use crate::tcp::bindable;
 use crate::user::wire::Datagrams;
@@ -52,7 +53,7 @@ struct State {
     local: Option<Endpoint>,
     /// Bound by the program, not by the first send.
     chosen: bool,
-    binding: Option<Arc<Binding<UdpRx>>>,
+    binding: Option<Arc<Binding<dyn UdpReceiver>>>,
 }
 
 /// The receiving side, as senders see it.
@@ -88,9 +89,7 @@ pub(crate) fn arrived(
         return false;
     };
     // A piece of a large frame would keep the whole.
-    rx.socket
-        .queue
-        .put(Bytes::copy_from_slice(data), from, came);
+    rx.put(Bytes::copy_from_slice(data), from, came);
     true
 }
 
@@ -105,28 +104,23 @@ fn to_all(ns: &NetNamespace, from: Endpoint, to: Endpoint, data: &[u8], came: Ar
     }
     let data = Bytes::copy_from_slice(data);
     for rx in all {
-        rx.socket.queue.put(data.clone(), from, came);
+        rx.put(data.clone(), from, came);
     }
 }
 
 /// What was sent did not arrive; whether it was somebody's here.
 pub(crate) fn failed(ns: &NetNamespace, q: &Quote<'_>) -> bool {
-    const HEADER: usize = 8;
-    let found = ns.udp.lookup(q.from, |rx| match rx.ends.lock().peer {
+    let found = ns.udp.lookup(q.from, |rx| match rx.peer() {
         Some(p) if p != q.to => None,
         p => Some(p.map_or(0, |_| 8)),
     });
-    let Some(rx) = found else { return false };
-    let peer = match rx.ends.lock().peer {
-        Some(_) => Peer::Connected,
-        None => Peer::Any,
-    };
-    rx.socket.failed(q.to, peer, q, q.payload(HEADER));
-    true
+    if let Some(rx) = &found {
+        rx.failed(q);
+    }
+    found.is_some()
 }
 
-impl UdpRx {
-    /// How well it fits what comes from there by a device; `None`: not at all.
+impl UdpReceiver for UdpRx {
     fn takes(&self, from: Endpoint, to: Endpoint, device: i32) -> Option<u32> {
         let only = u32::from(self.socket.device() != 0);
         let ends = *self.ends.lock();
@@ -140,8 +134,20 @@ impl UdpRx {
         }
     }
 
-    /// The address that it has by a connection, its peer, and the bytes that wait.
-    pub fn census(&self) -> (Option<IpAddr>, Option<Endpoint>, usize) {
+    fn put(&self, data: Bytes, from: Endpoint, came: Arrival) {
+        self.socket.queue.put(data, from, came);
+    }
+
+    fn failed(&self, q: &Quote<'_>) {
+        const HEADER: usize = 8;
+        let peer = match self.peer() {
+            Some(_) => Peer::Connected,
+            None => Peer::Any,
+        };
+        self.socket.failed(q.to, peer, q, q.payload(HEADER));
+    }
+
+    fn census(&self) -> (Option<IpAddr>, Option<Endpoint>, usize) {
         let e = *self.ends.lock();
         (e.local, e.peer, self.socket.queue.bytes())
     }
@@ -194,7 +200,7 @@ impl Udp {
         &self.rx.socket.options
     }
 
-    fn take_port(&self, at: Endpoint, uid: u32) -> Result<Arc<Binding<UdpRx>>> {
+    fn take_port(&self, at: Endpoint, uid: u32) -> Result<Arc<Binding<dyn UdpReceiver>>> {
         let asked = self.options().asked(at, &self.common, uid);
         let table = &self.common.ns.udp;
         table.bind(&asked, Rule::Udp, Some(self.rx.clone()))
@@ -264,9 +270,7 @@ impl Udp {
             return self.refused(from, to, &data, peer);
         };
         self.common.ns.loop_udp(from, to, tos, &data);
-        rx.socket
-            .queue
-            .put(data.into(), from, Arrival::inside(to.ip, tos));
+        rx.put(data.into(), from, Arrival::inside(to.ip, tos));
     }
 
     /// Nobody is at a port of this host: as if its "port unreachable" had come back.

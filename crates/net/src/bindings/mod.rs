@@ -53,7 +53,7 @@ pub enum Hold {
 }
 
 /// A socket's hold on a local address and port.
-pub struct Binding<T> {
+pub struct Binding<T: ?Sized> {
     id: u64,
     pub ip: IpAddr,
     pub port: u16,
@@ -70,7 +70,7 @@ pub struct Binding<T> {
     target: Mutex<Option<Arc<T>>>,
 }
 
-impl<T> Binding<T> {
+impl<T: ?Sized> Binding<T> {
     pub fn target(&self) -> Option<Arc<T>> {
         self.target.lock().clone()
     }
@@ -122,7 +122,7 @@ impl<T> Binding<T> {
 }
 
 /// The bindings of one port.
-struct Port<T> {
+struct Port<T: ?Sized> {
     all: HashMap<u64, Arc<Binding<T>>>,
     /// How many of them are [`Hold::Port`].
     fixed: usize,
@@ -135,7 +135,7 @@ struct Port<T> {
 /// there, by a thread that serves all users.
 const GROUP_MOST: usize = 512;
 
-impl<T> Default for Port<T> {
+impl<T: ?Sized> Default for Port<T> {
     fn default() -> Port<T> {
         Port {
             all: HashMap::new(),
@@ -145,7 +145,7 @@ impl<T> Default for Port<T> {
     }
 }
 
-impl<T> Port<T> {
+impl<T: ?Sized> Port<T> {
     /// From now on it takes what comes; `EADDRINUSE` where too many do.
     fn add_target(&mut self, b: &Arc<Binding<T>>) -> Result<()> {
         let group = self.targets.entry(b.ip).or_default();
@@ -223,7 +223,7 @@ impl Drop for Ends {
 }
 
 /// All bindings of one protocol.
-pub struct PortTable<T> {
+pub struct PortTable<T: ?Sized> {
     inner: Mutex<Inner<T>>,
     destinations: Arc<Destinations>,
     next_id: AtomicU64,
@@ -233,13 +233,13 @@ pub struct PortTable<T> {
 }
 
 /// See the module.
-struct Inner<T> {
+struct Inner<T: ?Sized> {
     ports: HashMap<u16, Port<T>>,
     taken: Bits,
     fixed: Bits,
 }
 
-impl<T> Inner<T> {
+impl<T: ?Sized> Inner<T> {
     fn add(&mut self, b: &Arc<Binding<T>>) {
         let port = self.ports.entry(b.port).or_default();
         port.all.insert(b.id, b.clone());
@@ -286,7 +286,7 @@ pub struct Asked<'a> {
     pub uid: u32,
 }
 
-impl<T> PortTable<T> {
+impl<T: ?Sized> PortTable<T> {
     pub fn new() -> PortTable<T> {
         let mut key = [0; 16];
         hostcall::time::random(&mut key);

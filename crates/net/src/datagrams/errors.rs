@@ -3,12 +3,13 @@
 //!
 //! It takes no more than the receive buffer's size, and is its owner's memory.
 
-use super::queue::{Arrival, control_for};
+use super::queue::control_for;
 use crate::addr::Endpoint;
 use crate::inet::{IP_RECVERR, IPV6_RECVERR, InetOptions};
 use crate::msgqueue::put_all;
 use crate::options::Common;
 use crate::protocol::Received;
+use crate::receivers::Arrival;
 use crate::sys::*;
 use abi::errno::EAGAIN;
 use abi::{Errno, Result};

@@ -7,17 +7,13 @@
 //! groups    multicast groups of sockets
 //! errors    the error queue (IP_RECVERR)
 //! queue     the receive queue
-//! quote     what is told of a datagram that did not arrive
 //! ```
 
 mod course;
 mod errors;
 mod groups;
 mod queue;
-mod quote;
 mod socket;
 
 pub(crate) use course::{Course, Route, Wishes};
-pub(crate) use queue::Arrival;
-pub(crate) use quote::Quote;
 pub(crate) use socket::{DatagramSocket, Peer};

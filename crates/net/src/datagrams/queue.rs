@@ -7,15 +7,14 @@
 use crate::addr::Endpoint;
 use crate::control::Control;
 use crate::inet::*;
-use crate::interface::LO_INDEX;
 use crate::msgqueue::put_all;
 use crate::options::{Common, SO_TIMESTAMP, SO_TIMESTAMPNS};
 use crate::protocol::Received;
+use crate::receivers::Arrival;
 use crate::sys::*;
 use abi::Result;
 use abi::errno::EAGAIN;
 use bytes::Bytes;
-use netstack::ip::{Info, Marks};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -51,48 +50,6 @@ pub(crate) struct Datagram {
     pub came: Arrival,
     /// CLOCK_REALTIME, in nanoseconds.
     time: i64,
-}
-
-/// How a datagram came.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Arrival {
-    /// Where it was sent.
-    pub to: IpAddr,
-    pub device: i32,
-    pub tos: u8,
-    pub ttl: u8,
-}
-
-impl Arrival {
-    /// From a socket of this host.
-    pub fn inside(to: IpAddr, tos: u8) -> Arrival {
-        Arrival {
-            to,
-            device: LO_INDEX,
-            tos,
-            ttl: 64,
-        }
-    }
-
-    /// From a socket of this host, by way of a device.
-    pub fn looped(to: IpAddr, device: i32, marks: &Marks) -> Arrival {
-        Arrival {
-            to,
-            device,
-            tos: marks.tos,
-            ttl: marks.ttl,
-        }
-    }
-
-    /// From somebody outside.
-    pub fn outside(to: IpAddr, info: &Info) -> Arrival {
-        Arrival {
-            to,
-            device: info.device as i32,
-            tos: info.tos,
-            ttl: info.ttl,
-        }
-    }
 }
 
 impl DatagramQueue {

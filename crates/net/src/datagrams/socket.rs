@@ -3,11 +3,11 @@
 use super::errors::{ErrorQueue, Report};
 use super::groups::{Memberships, Which};
 use super::queue::DatagramQueue;
-use super::quote::Quote;
 use crate::addr::Endpoint;
 use crate::inet::*;
 use crate::options::{Common, int_of};
 use crate::protocol::Received;
+use crate::receivers::Quote;
 use crate::sys::*;
 use abi::errno::{
     EADDRNOTAVAIL, EINVAL, EMSGSIZE, ENOBUFS, ENODEV, ENOPROTOOPT, ENOTCONN, EOPNOTSUPP,

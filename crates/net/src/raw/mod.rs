@@ -6,14 +6,14 @@
 //!
 //! ```text
 //! mod      a socket: what its calls do
-//! table    all of a namespace: who gets a packet, who is told of an error
+//! receive  what comes to one, what is told of an error; packets of this host to itself
 //! ```
 
-mod table;
+mod receive;
 
 use crate::addr::{Endpoint, family_of, parse_inet};
 use crate::control::Control;
-use crate::datagrams::{Arrival, Course, DatagramSocket, Route, Wishes};
+use crate::datagrams::{Course, DatagramSocket, Route, Wishes};
 use crate::inet::{IP_MTU, IPV6_MTU};
 use crate::interface::stays;
 use crate::ip_packet::{ICMP_V4, ICMP_V6, sum_at, sum_icmp};
@@ -21,6 +21,7 @@ use crate::msgqueue::take_all;
 use crate::ns::{NetNamespace, Way};
 use crate::options::{Common, SO_ACCEPTCONN};
 use crate::protocol::{Block, Caller, Parts, Protocol, Received, Shutdown};
+use crate::receivers::Arrival;
 use crate::sys::*;
 use crate::user::Inside;
 use crate::user::wire::{Datagrams, User};
@@ -31,11 +32,11 @@ use abi::errno::{
 use abi::{Errno, Result};
 use netstack::ip::Marks;
 use parking_lot::Mutex;
+pub(crate) use receive::failed;
+use receive::{give, inside};
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-pub(crate) use table::RawSockets;
-use table::{give, inside};
+use std::sync::{Arc, Weak};
 use vfs::{Caps, Credentials, Sink, Source};
 use wait::Events;
 
@@ -137,7 +138,8 @@ fn new(ns: &Arc<NetNamespace>, family: u16, kind: u32, protocol: i32, of: Kind) 
         header_included: AtomicBool::new(of == Kind::Raw(IPPROTO_RAW)),
     });
     if of != Kind::Ping {
-        ns.raw.add(common.ino, &rx);
+        let weak: Weak<RawRx> = Arc::downgrade(&rx);
+        ns.raw.add(common.ino, weak);
     }
     let state = State {
         checksum_at: (of == Kind::Raw(ICMP_V6)).then_some(2),
@@ -181,7 +183,8 @@ impl Raw {
                 .find(|n| free(*n))
         };
         let ident = ident.ok_or(EADDRINUSE)?;
-        all.insert((family, ident), Arc::downgrade(&self.rx));
+        let weak: Weak<RawRx> = Arc::downgrade(&self.rx);
+        all.insert((family, ident), weak);
         e.ident = ident;
         Ok(ident)
     }
