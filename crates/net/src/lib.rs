@@ -15,32 +15,39 @@
 //!
 //! # Modules
 //!
-//! Each stands on those below it. Arrows run upwards where types hold each other: a namespace has
-//! the tables of what is bound in it ([`NetNamespace`] to `tcp`, `udp`, `unix`, `host`), the
-//! shared part of a socket its namespace, and the collection of garbage finds sockets among files
-//! (`inflight` to `socket`).
+//! Each stands on those below it, or behind it in its line. Four arrows run upwards, where types hold
+//! each other: a namespace has its devices, its stack and the listeners of its ports (`ns` to
+//! `devices`, `stack`, `tcp`), and the shared part of a socket has its namespace (`options` to `ns`).
+//! All else that a namespace has it knows by what is needed of it: a trait in a module below it.
+//! (Methods of a namespace are in the module that they are about.)
 //!
 //! ```text
 //! family                           socket(2), socketpair(2): which family and type does what
-//! outside                          what comes from the host's sockets and the broker, to those inside
-//! socket                           the open file of a socket
-//! tcp, udp, raw, unix, netlink,
-//! packet, host                     what each family does
-//! user                             the way out by a broker: connected sockets, datagrams
-//! stack                            the way out by our own packets on the devices of a namespace
-//! loopback                         what passes inside, as frames for packet sockets
-//! rules                            netfilter: what passes inside is packets while there are some
-//! work                             what is done beside calls: one thread for all namespaces
-//! readiness                        the host's descriptors whose readiness is a socket's
-//! report, ioctl, procnet, census   what is told of interfaces, bindings and sockets
-//! protocol                         the trait that they implement; what a call brings along
+//! outside, arrivals                who gets what comes: by the broker, by the stack
+//! procnet, sysnet, report          what is told: /proc/net, /sys/class/net, `network show`
+//! netlink, packet, unix, raw, udp,
+//! host_socket                      what each family does
+//! socket, ioctl                    the open file of a socket, and its ioctls
+//! census                           what sockets there are
+//! devices                          devices, addresses and routes, and who is told of changes
 //! datagrams                        what UDP, ping and raw have in common
+//! rules                            netfilter: what passes inside is packets while there are some
+//! loopback                         what passes inside, as frames for packet sockets
+//! stack                            the way out by our own packets on the devices of a namespace
+//! tcp                              TCP, joined in memory; what it wants of a way out
+//! protocol                         the trait of families; what a call brings along
+//! route, inet                      routes; options of IP, TCP and UDP
+//! ns                               namespaces: what they have, and where an address lies
 //! msgqueue, stream                 receive queues and rings
-//! inflight                         files on their way
-//! inet, options                    options of a family's sockets, and of all
-//! ns                               namespaces, names
+//! host, user                       the host's network, and the way out by a broker: their channels
+//! readiness                        the host's descriptors whose readiness is a socket's
 //! bindings                         who has which port, and the connections from it
-//! addr, control, interface, route  addresses; ancillary data; interfaces; routes
+//! taps, receivers                  who looks at frames; who takes datagrams and packets that come
+//! unix_names, groups, inflight     abstract names; groups of devices; files on their way
+//! options                          options of all sockets, and the part of one that others share
+//! work, clock, tcp_memory          one thread for all namespaces; the time; what connections may hold
+//! addr, control, interface,
+//! ip_packet                        addresses; ancillary data; interfaces; packets as bytes
 //! ```
 //!
 //! # Lock order
