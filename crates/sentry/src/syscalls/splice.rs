@@ -6,6 +6,7 @@ use super::io::{At, MAX_RW, blocking, do_read, do_write, iovec, within_limit, wr
 use crate::task::Context;
 use abi::Result;
 use abi::errno::*;
+use ipc::pipe::PipeEnd;
 use std::sync::Arc;
 use vfs::file::{File, O_APPEND};
 use wait::Events;
@@ -119,7 +120,7 @@ fn sendfile(
     if start.is_some() && !from.ops.seekable() {
         return Err(ESPIPE);
     }
-    let to_pipe = to.ops::<ipc::pipe::PipeEnd>().is_some();
+    let to_pipe = to.ops::<PipeEnd>().is_some();
     if !to_pipe && !from.ops.seekable() && !from.ops.ignores_seek() {
         return Err(EINVAL);
     }
@@ -260,10 +261,7 @@ fn splice(
     if !from.readable() || !to.writable() {
         return Err(EBADF);
     }
-    let (pi, po) = (
-        from.ops::<ipc::pipe::PipeEnd>(),
-        to.ops::<ipc::pipe::PipeEnd>(),
-    );
+    let (pi, po) = (from.ops::<PipeEnd>(), to.ops::<PipeEnd>());
     if (pi.is_some() && from_offset.is_some()) || (po.is_some() && to_offset.is_some()) {
         return Err(ESPIPE);
     }
@@ -297,41 +295,41 @@ fn splice(
             })?;
             transfer(cx, &from, &to, start, from_offset, max.min(room))
         }
-        (Some(i), None) => {
-            let start = offset_at(cx, to_offset)?;
-            let max = within_limit(cx, &to, start.map_or(At::Position, At::Offset), max)?;
-            let bytes = blocking(
-                cx,
-                &from,
-                Events::READABLE,
-                nb || from.nonblocking(),
-                || ipc::splice::take(i, max),
-            )?;
-            let mut src = vfs::file::BufSource::new(&bytes);
-            let r = blocking(
-                cx,
-                &to,
-                Events::WRITABLE,
-                to.nonblocking(),
-                || match start {
-                    Some(o) => to.ops.write(&to, &mut src, o),
-                    None => to.write(&mut src),
-                },
-            );
-            let n = r.as_ref().copied().unwrap_or(0);
-            if n > 0 {
-                written(cx, &to)?;
-            }
-            if n < bytes.len() {
-                ipc::splice::give_back(i, &bytes[n..]);
-            }
-            if let (Some(at), Some(o)) = (to_offset, start) {
-                at.write(&cx.mm(), &((o + n as u64) as i64))?;
-            }
-            r
-        }
+        (Some(i), None) => out_of_pipe(cx, (&from, i), (&to, to_offset), max, flags),
         (None, None) => Err(EINVAL),
     }
+}
+
+/// What a pipe holds goes to a place: what that does not take goes back into the pipe.
+fn out_of_pipe(
+    cx: &Context,
+    (from, pipe): (&Arc<File>, &PipeEnd),
+    (to, to_offset): (&Arc<File>, Option<OffsetPtr>),
+    max: usize,
+    flags: SpliceFlags,
+) -> SysResult {
+    let start = offset_at(cx, to_offset)?;
+    let max = within_limit(cx, to, start.map_or(At::Position, At::Offset), max)?;
+    let nb = flags.contains(SpliceFlags::SPLICE_F_NONBLOCK) || from.nonblocking();
+    let bytes = blocking(cx, from, Events::READABLE, nb, || {
+        ipc::splice::take(pipe, max)
+    })?;
+    let mut src = vfs::file::BufSource::new(&bytes);
+    let r = blocking(cx, to, Events::WRITABLE, to.nonblocking(), || match start {
+        Some(o) => to.ops.write(to, &mut src, o),
+        None => to.write(&mut src),
+    });
+    let n = r.as_ref().copied().unwrap_or(0);
+    if n > 0 {
+        written(cx, to)?;
+    }
+    if n < bytes.len() {
+        ipc::splice::give_back(pipe, &bytes[n..]);
+    }
+    if let (Some(at), Some(o)) = (to_offset, start) {
+        at.write(&cx.mm(), &((o + n as u64) as i64))?;
+    }
+    r
 }
 
 /// `tee(in, out, len, flags)`.
@@ -341,8 +339,8 @@ fn tee(cx: &mut Context, from: Fd, to: Fd, len: usize, flags: SpliceFlags) -> Sy
         return Ok(0);
     }
     let (from, to) = (from.any_file(cx)?, to.any_file(cx)?);
-    let i = from.ops::<ipc::pipe::PipeEnd>().ok_or(EINVAL)?;
-    let o = to.ops::<ipc::pipe::PipeEnd>().ok_or(EINVAL)?;
+    let i = from.ops::<PipeEnd>().ok_or(EINVAL)?;
+    let o = to.ops::<PipeEnd>().ok_or(EINVAL)?;
     if !from.readable() || !to.writable() {
         return Err(EBADF);
     }
@@ -356,7 +354,7 @@ fn tee(cx: &mut Context, from: Fd, to: Fd, len: usize, flags: SpliceFlags) -> Sy
 fn vmsplice(cx: &mut Context, fd: Fd, list: IovecIn, flags: SpliceFlags) -> SysResult {
     flags.check()?;
     let f = fd.any_file(cx)?;
-    f.ops::<ipc::pipe::PipeEnd>().ok_or(EBADF)?;
+    f.ops::<PipeEnd>().ok_or(EBADF)?;
     let mm = cx.mm();
     let mut io = iovec(&mm, list.va, list.len)?;
     if f.writable() {
