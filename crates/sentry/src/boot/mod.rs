@@ -98,12 +98,7 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
     // Needs one thread, and the zygote cloned before.
     or((config.seal)(), "close the Sentry's walls")?;
     laps.lap("walls");
-    let strace = config.trace.strace.then(|| {
-        Arc::new(Strace::new(
-            config.trace.log_fd.unwrap_or(2),
-            config.trace.filter.clone(),
-        ))
-    });
+    let strace = strace(&config.trace);
     // Without the Gofer no file can be found any more: end, the starter says why.
     let lost = Box::new(|| hostcall::process::exit_group(71));
     let client = or(Client::connect(&config.gofer, lost), "reach the Gofer")?;
@@ -140,12 +135,7 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
         attach(&kernel, d)?;
     }
     mounts::register(&kernel);
-    kernel.initial.uts.change(&kernel, |names| {
-        names.domainname = match config.container.domainname.as_str() {
-            "" => b"(none)".to_vec(),
-            d => d.as_bytes().to_vec(),
-        };
-    });
+    set_domain_name(&kernel, &config.container.domainname);
     laps.lap("kernel");
     let mounts = mounts::Builder {
         kernel: &kernel,
@@ -158,16 +148,36 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
     let (init, stdio, preserved) = (config.init, config.stdio, config.preserved);
     let first = launch::prepare(&kernel, &kernel.root, init, stdio, preserved)?;
     laps.lap("first program");
-    if !laps.told().is_empty() {
-        let text = format!("cloister: the Sentry's start: {}\n", laps.told());
-        let _ = hostcall::file::write(config.trace.log_fd.unwrap_or(2), text.as_bytes());
-    }
+    tell_laps(&laps, config.trace.log_fd);
     if config.held {
         kernel.root.tell(control::READY, &[]);
         return Ok((kernel, Some(first)));
     }
     or(first.start(), "start the first thread")?;
     Ok((kernel, None))
+}
+
+fn strace(asked: &config::TraceConfig) -> Option<Arc<Strace>> {
+    asked
+        .strace
+        .then(|| Arc::new(Strace::new(asked.log_fd.unwrap_or(2), asked.filter.clone())))
+}
+
+fn set_domain_name(kernel: &Arc<Kernel>, name: &str) {
+    kernel.initial.uts.change(kernel, |names| {
+        names.domainname = match name {
+            "" => b"(none)".to_vec(),
+            d => d.as_bytes().to_vec(),
+        };
+    });
+}
+
+/// How long each part of the start took, where that was asked for.
+fn tell_laps(laps: &Laps, log_fd: Option<i32>) {
+    if !laps.told().is_empty() {
+        let text = format!("cloister: the Sentry's start: {}\n", laps.told());
+        let _ = hostcall::file::write(log_fd.unwrap_or(2), text.as_bytes());
+    }
 }
 
 /// The platform that was asked for.
