@@ -134,6 +134,23 @@ impl GoferInode {
             && self.kind == FileType::Regular
             && (*self.long.get_mut() || c.attr.stat.size >= LONG)
     }
+
+    /// The names that a walk asks for: `name`, and what follows it in a path, where nobody else
+    /// changes what is there.
+    fn names_ahead(&self, name: &[u8], rest: &[u8]) -> Vec<Vec<u8>> {
+        let mut names = vec![name.to_vec()];
+        if self.fs.exclusive() {
+            let more = rest
+                .split(|b| *b == b'/')
+                .filter(|n| !n.is_empty() && *n != b".");
+            names.extend(
+                more.take_while(|n| *n != b".." && n.len() <= vfs::NAME_MAX)
+                    .take(MAX_NAMES - 1)
+                    .map(<[u8]>::to_vec),
+            );
+        }
+        names
+    }
 }
 
 fn own(i: &Arc<dyn Inode>) -> Result<&GoferInode> {
@@ -225,24 +242,13 @@ impl Inode for GoferInode {
         name: &[u8],
         next: NextNames<'_>,
     ) -> Result<Looked> {
-        let mut names = vec![name.to_vec()];
         let version = self.version();
         if let Some(v) = version
             && matches!(self.known(v, name), Some(None))
         {
             return Err(ENOENT);
         }
-        if self.fs.exclusive() {
-            let more = next
-                .rest
-                .split(|b| *b == b'/')
-                .filter(|n| !n.is_empty() && *n != b".");
-            names.extend(
-                more.take_while(|n| *n != b".." && n.len() <= vfs::NAME_MAX)
-                    .take(MAX_NAMES - 1)
-                    .map(<[u8]>::to_vec),
-            );
-        }
+        let names = self.names_ahead(name, next.rest);
         let all = next.rest.split(|b| *b == b'/').filter(|n| !n.is_empty());
         let then = if next.reads && all.count() + 1 == names.len() {
             Then::Read
