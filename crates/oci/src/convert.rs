@@ -13,7 +13,7 @@ use crate::start::Plan;
 use crate::state::{Owner, Sandbox};
 use crate::{Error, Net, Overlay, Tried};
 use config::{ContainerSpec, IdRange, Layer, Limits, Propagation, RootFs};
-use mounts::{device, mount};
+use mounts::device;
 use rustix::fs::{Mode, OFlags};
 use sandbox::{Access, Outside, RootSpec};
 use std::ffi::CString;
@@ -142,20 +142,14 @@ pub fn convert(asked: &Asked<'_>) -> Result<Converted, Error> {
     let sandbox_pid = asked.sandbox.map(|s| s.pid);
     let network = namespaces(&linux, sandbox_pid, &mut warnings)?;
     let pod = asked.sandbox.map(|s| Pod::new(s, &linux));
-    // An ordinary user's new network namespace is the Sentry's own: there is nothing in it to pass
-    // through.
-    let host_network =
-        asked.net == Net::Host && (network != Network::New || rustix::process::geteuid().is_root());
+    let host_network = is_passed_through(asked.net, &network);
     if !host_network && pod.is_none() {
         warnings.extend(loopback_only(&network, asked.net));
     }
     check_words(&linux, &mut warnings)?;
     let propagation = propagation(&linux.rootfs_propagation, &mut warnings)?;
     let (uids, gids) = ids(&linux, &mut warnings)?;
-    let mut mounts = Vec::new();
-    for m in &spec.mounts {
-        mounts.extend(mount(asked.bundle, m, &mut roots, &mut warnings)?);
-    }
+    let mounts = mounts::all(asked.bundle, &spec.mounts, &mut roots, &mut warnings)?;
     let devices: Result<Vec<_>, _> = linux.devices.iter().map(device).collect();
     let devices = devices?;
     let process = spec.process.clone().unwrap_or_default();
@@ -207,6 +201,12 @@ pub fn convert(asked: &Asked<'_>) -> Result<Converted, Error> {
         pod,
         warnings,
     })
+}
+
+/// Whether sockets are the host's. An ordinary user's new network namespace is the Sentry's own:
+/// there is nothing in it to pass through.
+fn is_passed_through(net: Net, network: &Network) -> bool {
+    net == Net::Host && (*network != Network::New || rustix::process::geteuid().is_root())
 }
 
 /// The root directory on the host, without links.

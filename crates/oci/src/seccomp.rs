@@ -239,6 +239,27 @@ pub fn features() -> serde_json::Value {
 
 /// Compiles a profile.
 pub fn compile(p: &Seccomp) -> Result<Vec<Insn>, Error> {
+    check(p)?;
+    let default = action(&p.default_action, p.default_errno_ret)?;
+    let (calls, newest) = by_call(p, default)?;
+    let mut out = vec![
+        insn(LD_ABS, ARCH_AT, 0, 0),
+        insn(JEQ_K, ARCH, 1, 0),
+        insn(RET_K, KILL_PROCESS, 0, 0),
+        insn(LD_ABS, NR, 0, 0),
+    ];
+    out.append(&mut search(&ranges(&calls, newest, default)));
+    if out.len() > MAX_INSNS {
+        return Err(Error::new(format!(
+            "linux.seccomp: the profile is too large ({} instructions, {MAX_INSNS} at most)",
+            out.len()
+        )));
+    }
+    Ok(out)
+}
+
+/// Refuses what is asked for and is not there.
+fn check(p: &Seccomp) -> Result<(), Error> {
     if !p.listener_path.is_empty() {
         return Err(Error::new(
             "linux.seccomp.listenerPath is not supported: there are no seccomp listeners",
@@ -253,7 +274,12 @@ pub fn compile(p: &Seccomp) -> Result<Vec<Insn>, Error> {
             )));
         }
     }
-    let default = action(&p.default_action, p.default_errno_ret)?;
+    Ok(())
+}
+
+/// What the profile says of each call, where that is not the default; and the newest call that it
+/// names.
+fn by_call(p: &Seccomp, default: u32) -> Result<(BTreeMap<u32, Leaf>, u32), Error> {
     let mut calls: BTreeMap<u32, Leaf> = BTreeMap::new();
     let mut newest = 0;
     for rule in &p.syscalls {
@@ -281,6 +307,11 @@ pub fn compile(p: &Seccomp) -> Result<Vec<Insn>, Error> {
             }
         }
     }
+    Ok((calls, newest))
+}
+
+/// All numbers, as ranges that begin at one and have the same code.
+fn ranges(calls: &BTreeMap<u32, Leaf>, newest: u32, default: u32) -> Vec<(u32, Vec<Insn>)> {
     let refuses = !matches!(default & 0xffff_0000, ALLOW | LOG | TRACE);
     let beyond = if refuses { ERRNO | ENOSYS } else { default };
     let mut ranges: Vec<(u32, Vec<Insn>)> = Vec::new();
@@ -292,7 +323,7 @@ pub fn compile(p: &Seccomp) -> Result<Vec<Insn>, Error> {
     };
     let otherwise = vec![insn(RET_K, default, 0, 0)];
     let mut next = 0;
-    for (nr, leaf) in &calls {
+    for (nr, leaf) in calls {
         if *nr > next {
             add(next, otherwise.clone());
         }
@@ -304,20 +335,7 @@ pub fn compile(p: &Seccomp) -> Result<Vec<Insn>, Error> {
     }
     add(newest + 1, vec![insn(RET_K, beyond, 0, 0)]);
     add(X32, otherwise);
-    let mut out = vec![
-        insn(LD_ABS, ARCH_AT, 0, 0),
-        insn(JEQ_K, ARCH, 1, 0),
-        insn(RET_K, KILL_PROCESS, 0, 0),
-        insn(LD_ABS, NR, 0, 0),
-    ];
-    out.append(&mut search(&ranges));
-    if out.len() > MAX_INSNS {
-        return Err(Error::new(format!(
-            "linux.seccomp: the profile is too large ({} instructions, {MAX_INSNS} at most)",
-            out.len()
-        )));
-    }
-    Ok(out)
+    ranges
 }
 
 /// One rule, or one for each condition where an argument is named twice.

@@ -98,8 +98,22 @@ fn mount_options(m: &Mount, warnings: &mut Vec<String>) -> Result<MountOptions, 
 /// Options that new file systems have, and bind mounts have not.
 const OF_FILE_SYSTEMS: [&str; 5] = ["mode", "size", "nr_inodes", "uid", "gid"];
 
+/// Those of a bundle, in order; what they need of the host is added to `roots`.
+pub fn all(
+    bundle: &Path,
+    mounts: &[Mount],
+    roots: &mut Vec<RootSpec>,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<MountSpec>, Error> {
+    let mut all = Vec::new();
+    for m in mounts {
+        all.extend(mount(bundle, m, roots, warnings)?);
+    }
+    Ok(all)
+}
+
 /// `None` for what is not mounted.
-pub fn mount(
+fn mount(
     bundle: &Path,
     m: &Mount,
     roots: &mut Vec<RootSpec>,
