@@ -206,6 +206,51 @@ fn io(text: &str) -> Vec<v2::IOEntry> {
     text.lines().filter_map(one).collect()
 }
 
+/// `stat` is `memory.stat`.
+fn memory2(f: &Files<'_>, stat: &BTreeMap<String, u64>) -> v2::MemoryStat {
+    let m = |name: &str| entry_of(stat, name);
+    v2::MemoryStat {
+        anon: m("anon"),
+        file: m("file"),
+        kernel_stack: m("kernel_stack"),
+        slab: m("slab"),
+        sock: m("sock"),
+        shmem: m("shmem"),
+        file_mapped: m("file_mapped"),
+        file_dirty: m("file_dirty"),
+        file_writeback: m("file_writeback"),
+        anon_thp: m("anon_thp"),
+        inactive_anon: m("inactive_anon"),
+        active_anon: m("active_anon"),
+        inactive_file: m("inactive_file"),
+        active_file: m("active_file"),
+        unevictable: m("unevictable"),
+        slab_reclaimable: m("slab_reclaimable"),
+        slab_unreclaimable: m("slab_unreclaimable"),
+        pgfault: m("pgfault"),
+        pgmajfault: m("pgmajfault"),
+        workingset_refault: m("workingset_refault_anon") + m("workingset_refault_file"),
+        workingset_activate: m("workingset_activate_anon") + m("workingset_activate_file"),
+        workingset_nodereclaim: m("workingset_nodereclaim"),
+        pgrefill: m("pgrefill"),
+        pgscan: m("pgscan"),
+        pgsteal: m("pgsteal"),
+        pgactivate: m("pgactivate"),
+        pgdeactivate: m("pgdeactivate"),
+        pglazyfree: m("pglazyfree"),
+        pglazyfreed: m("pglazyfreed"),
+        thp_fault_alloc: m("thp_fault_alloc"),
+        thp_collapse_alloc: m("thp_collapse_alloc"),
+        usage: f.number("memory.current"),
+        usage_limit: f.1.own_limit(f.number("memory.max")),
+        max_usage: f.number("memory.peak"),
+        swap_usage: f.number("memory.swap.current"),
+        swap_limit: f.number("memory.swap.max"),
+        swap_max_usage: f.number("memory.swap.peak"),
+        ..v2::MemoryStat::default()
+    }
+}
+
 /// All controllers of version 2 share one directory.
 fn version2(f: &Files<'_>, tasks: (u64, u64)) -> v2::Metrics {
     let of = |t: &BTreeMap<String, u64>, name: &str| t.get(name).copied().unwrap_or(0);
@@ -214,7 +259,6 @@ fn version2(f: &Files<'_>, tasks: (u64, u64)) -> v2::Metrics {
         f.table("memory.stat"),
         f.table("memory.events"),
     );
-    let m = |name: &str| entry_of(&stat, name);
     v2::Metrics {
         pids: MessageField::some(v2::PidsStat {
             current: tasks.0,
@@ -232,46 +276,7 @@ fn version2(f: &Files<'_>, tasks: (u64, u64)) -> v2::Metrics {
             burst_usec: of(&cpu, "burst_usec"),
             ..v2::CPUStat::default()
         }),
-        memory: MessageField::some(v2::MemoryStat {
-            anon: m("anon"),
-            file: m("file"),
-            kernel_stack: m("kernel_stack"),
-            slab: m("slab"),
-            sock: m("sock"),
-            shmem: m("shmem"),
-            file_mapped: m("file_mapped"),
-            file_dirty: m("file_dirty"),
-            file_writeback: m("file_writeback"),
-            anon_thp: m("anon_thp"),
-            inactive_anon: m("inactive_anon"),
-            active_anon: m("active_anon"),
-            inactive_file: m("inactive_file"),
-            active_file: m("active_file"),
-            unevictable: m("unevictable"),
-            slab_reclaimable: m("slab_reclaimable"),
-            slab_unreclaimable: m("slab_unreclaimable"),
-            pgfault: m("pgfault"),
-            pgmajfault: m("pgmajfault"),
-            workingset_refault: m("workingset_refault_anon") + m("workingset_refault_file"),
-            workingset_activate: m("workingset_activate_anon") + m("workingset_activate_file"),
-            workingset_nodereclaim: m("workingset_nodereclaim"),
-            pgrefill: m("pgrefill"),
-            pgscan: m("pgscan"),
-            pgsteal: m("pgsteal"),
-            pgactivate: m("pgactivate"),
-            pgdeactivate: m("pgdeactivate"),
-            pglazyfree: m("pglazyfree"),
-            pglazyfreed: m("pglazyfreed"),
-            thp_fault_alloc: m("thp_fault_alloc"),
-            thp_collapse_alloc: m("thp_collapse_alloc"),
-            usage: f.number("memory.current"),
-            usage_limit: f.1.own_limit(f.number("memory.max")),
-            max_usage: f.number("memory.peak"),
-            swap_usage: f.number("memory.swap.current"),
-            swap_limit: f.number("memory.swap.max"),
-            swap_max_usage: f.number("memory.swap.peak"),
-            ..v2::MemoryStat::default()
-        }),
+        memory: MessageField::some(memory2(f, &stat)),
         io: MessageField::some(v2::IOStat {
             usage: io(&f.text("io.stat")),
             ..v2::IOStat::default()
