@@ -224,6 +224,22 @@ impl State {
         }
     }
 
+    /// A copy of patched code as the application knows it, up to `n` bytes.
+    fn unpatched(&mut self, va: u64, n: u64, mode: Mode) -> HostPiece {
+        let mut bytes = vec![0; n.min(BOUNCE) as usize];
+        let n = self.read(va, &mut bytes, mode);
+        bytes.truncate(n);
+        self.patches.show_original(va, &mut bytes);
+        HostPiece {
+            fd: -1,
+            offset: 0,
+            len: n,
+            bytes: Some(bytes),
+            _file: None,
+            _pin: None,
+        }
+    }
+
     /// What `ranges` begin with, up to `max` bytes, and which frames these are (`pins`, empty).
     fn gather<'a>(
         &mut self,
@@ -254,19 +270,9 @@ impl State {
                 let va = r.va.0.wrapping_add(done);
                 if !mode.is_write() && self.patches.touch(va, n) {
                     if g.bytes == 0 {
-                        let mut bytes = vec![0; n.min(BOUNCE) as usize];
-                        let n = self.read(va, &mut bytes, mode);
-                        bytes.truncate(n);
-                        self.patches.show_original(va, &mut bytes);
-                        g.bytes = n;
-                        g.host = Some(HostPiece {
-                            fd: -1,
-                            offset: 0,
-                            len: n,
-                            bytes: Some(bytes),
-                            _file: None,
-                            _pin: None,
-                        });
+                        let piece = self.unpatched(va, n, mode);
+                        g.bytes = piece.len;
+                        g.host = Some(piece);
                     }
                     return g;
                 }
