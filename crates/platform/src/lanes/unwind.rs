@@ -218,6 +218,20 @@ mod tests {
         });
     }
 
+    /// Where the application goes on that was stopped at a place, and with which result.
+    fn expected(place: Place, why: Why, pending: Option<u64>, word: u32, zf: u64) -> (u64, u64) {
+        match place {
+            Place::Masked => (BACK, 0),
+            Place::Access if why == Why::Access => (BACK, 8),
+            Place::Called => (BACK, 8),
+            Place::Done | Place::Taken => (BACK, 99),
+            Place::Claimed if zf != 0 => (BACK, 99),
+            Place::Asked if pending.is_some() => (BACK, 7),
+            Place::Asked if word & lane::ANSWERED != 0 => (BACK, 99),
+            _ => (BACK - 2, 8),
+        }
+    }
+
     /// Wherever the lane's code is stopped, the application is before the call or behind it.
     #[test]
     fn the_lane_is_never_seen() {
@@ -275,16 +289,7 @@ mod tests {
                         assert_eq!(s, stopped);
                         let masked = if place == Place::Masked { 0x1234 } else { 0 };
                         assert_eq!(ThreadArea::of(area).mask(), masked);
-                        let expected = match place {
-                            Place::Masked => (BACK, 0),
-                            Place::Access if why == Why::Access => (BACK, 8),
-                            Place::Called => (BACK, 8),
-                            Place::Done | Place::Taken => (BACK, 99),
-                            Place::Claimed if claimed => (BACK, 99),
-                            Place::Asked if pending.is_some() => (BACK, 7),
-                            Place::Asked if state_word & lane::ANSWERED != 0 => (BACK, 99),
-                            _ => (BACK - 2, 8),
-                        };
+                        let expected = expected(place, why, pending, state_word, zf);
                         assert_eq!(
                             (r.rip, r.rax, r.rdi),
                             (expected.0, expected.1, 5),
