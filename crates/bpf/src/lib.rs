@@ -1,6 +1,6 @@
 //! Classic BPF (Linux's Documentation/networking/filter.rst): programs are checked when they are
-//! installed, and interpreted. What a program may load is its user's: the words that tell of a system
-//! call (`seccomp`), or a packet (`net`).
+//! installed, and interpreted. What a program may load is its user's: the words that tell of a
+//! system call (`seccomp`), or a packet (`net`).
 //!
 //! A program cannot loop, for jumps go forward only (`bpf_check_classic`), and reads no memory word
 //! that it has not written (`check_load_and_stores`). So a run costs at most one step for each
@@ -96,8 +96,8 @@ pub const RET_A: u16 = 0x16;
 pub const TAX: u16 = 0x07;
 pub const TXA: u16 = 0x87;
 
-/// Checks a program as Linux does; `EINVAL` for what it refuses. `is_known`: whether there is such an
-/// instruction for this kind of program; where it leads is looked at here.
+/// Checks a program as Linux does; `EINVAL` for what it refuses. `is_known`: whether there is such
+/// an instruction for this kind of program; where it leads is looked at here.
 pub fn check(code: &[Insn], is_known: impl Fn(&Insn) -> bool) -> Result<()> {
     if code.len() > MAX_INSNS {
         return Err(EINVAL);

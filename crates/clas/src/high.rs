@@ -30,8 +30,8 @@ pub fn take_above_high() -> u64 {
     ABOVE.replace(0)
 }
 
-/// The delay for [`BATCH`] pages where there is twice as much as `high`; it grows with the square of
-/// what is above.
+/// The delay for [`BATCH`] pages where there is twice as much as `high`; it grows with the square
+/// of what is above.
 const UNIT: f64 = 64.0;
 const BATCH: f64 = 32.0;
 /// No delay is longer, and none so short is made.

@@ -42,8 +42,8 @@ pub struct Map {
 const LEAST: u64 = 64 << 10;
 
 impl Map {
-    /// The cells that `pages` frames from `at` on lie in: their numbers, and how many pages each has
-    /// of them.
+    /// The cells that `pages` frames from `at` on lie in: their numbers, and how many pages each
+    /// has of them.
     pub fn cells_of(&self, at: Cla, pages: u64) -> impl Iterator<Item = (u64, u64)> {
         let cell = self.cell / PAGE_SIZE;
         let (first, end) = (at.page(), at.page() + pages);

@@ -18,7 +18,8 @@ impl Run {
     }
 }
 
-/// Invariant: runs are disjoint, adjacent ones differ in their count or owner, and no count is zero.
+/// Invariant: runs are disjoint, adjacent ones differ in their count or owner, and no count is
+/// zero.
 #[derive(Default)]
 pub(crate) struct RefCounts {
     runs: BTreeMap<u64, Run>,
@@ -138,8 +139,8 @@ impl RefCounts {
         freed
     }
 
-    /// How many references the frame `start` has, and how many from it on, up to `end`, have as many
-    /// and the same owner.
+    /// How many references the frame `start` has, and how many from it on, up to `end`, have as
+    /// many and the same owner.
     pub(crate) fn shared_prefix(&self, start: u64, end: u64) -> (u32, u64) {
         match self.runs.range(..=start).next_back() {
             Some((_, r)) if r.end > start => (r.refs, r.end.min(end) - start),

@@ -130,8 +130,8 @@ pub fn part_of_room(left: u64, most: u64) -> u64 {
     1 << part.ilog2()
 }
 
-/// How many bytes are to be free below a limit: enough for what is wanted while some are sent out. Whole
-/// pages.
+/// How many bytes are to be free below a limit: enough for what is wanted while some are sent out.
+/// Whole pages.
 #[must_use]
 pub fn kept_free(limit: u64) -> u64 {
     (limit / PARTS_FREE).min(RESERVE_MAX) & !(PAGE_SIZE - 1)
@@ -253,8 +253,8 @@ impl Clas {
         (e.waiting > 0 && is_full(1)) || (e.shrinks && is_full(0))
     }
 
-    /// Whether an account may have so many pages more. (Of the container's, what is just being given
-    /// back is still there.)
+    /// Whether an account may have so many pages more. (Of the container's, what is just being
+    /// given back is still there.)
     fn can_have(&self, inner: &Inner, id: AccountId, e: &Entry, pages: u64) -> bool {
         match id {
             AccountId::ROOT => self.room.can_be_enough(inner, pages),
@@ -343,8 +343,8 @@ impl Clas {
         })
     }
 
-    /// Waits until there is room for so many bytes of the calling thread's; `ENOMEM` where room does
-    /// not come, or `who` is to die.
+    /// Waits until there is room for so many bytes of the calling thread's; `ENOMEM` where room
+    /// does not come, or `who` is to die.
     pub fn await_room(&self, bytes: u64, who: &Waiter) -> Result<()> {
         self.await_until(bytes, who, || false)
     }
@@ -411,8 +411,8 @@ impl Clas {
         self.wake();
     }
 
-    /// Makes sure that there is room for `pages` more frames, once nothing is kept if need be; gives
-    /// who pays, as it is said under the lock that the caller goes on holding. `ENOMEM`.
+    /// Makes sure that there is room for `pages` more frames, once nothing is kept if need be;
+    /// gives who pays, as it is said under the lock that the caller goes on holding. `ENOMEM`.
     pub(crate) fn find_room(
         &self,
         inner: &mut MutexGuard<'_, Inner>,
@@ -486,8 +486,8 @@ impl Clas {
         e.above_high() > 0 || (!e.has_room(reserve(e.limits.max)) && can_swap())
     }
 
-    /// After so many pages were made: tells the maker, once, of accounts that `payer` pays from that
-    /// have little room, and notes what is above their `high`.
+    /// After so many pages were made: tells the maker, once, of accounts that `payer` pays from
+    /// that have little room, and notes what is above their `high`.
     pub(crate) fn tell_if_low(
         &self,
         mut inner: MutexGuard<'_, Inner>,
@@ -548,8 +548,8 @@ impl Clas {
         out
     }
 
-    /// Nothing of an account could be sent out, and nobody waits for it: nobody looks after it until
-    /// more is made in it.
+    /// Nothing of an account could be sent out, and nobody waits for it: nobody looks after it
+    /// until more is made in it.
     pub fn leave(&self, account: AccountId) {
         let mut inner = self.inner.lock();
         inner.accounts.asking.remove(&account);

@@ -7,8 +7,8 @@
 //!
 //! - A frame is marked before anything confidential is written to it, and stays so until it is
 //!   freed. A copy of it is marked before it has any contents.
-//! - No page of a marked frame is given back to the host with its contents: not when it is freed, by
-//!   whatever end its last reference comes to, nor when it is emptied in place.
+//! - No page of a marked frame is given back to the host with its contents: not when it is freed,
+//!   by whatever end its last reference comes to, nor when it is emptied in place.
 //! - It is never swapped out.
 //! - Since the first mark, contents of files in memory and what the Sentry itself frees are
 //!   scrubbed as well ([`hostcall::scrub`]): both may be copies.

@@ -40,8 +40,8 @@ pub enum Command {
     /// The program sees this machine's files as you do, in a sandbox of its own: its writes go to
     /// memory and are gone afterwards, unless you name places with --writable or --volume; it has
     /// no network but what --net gives; it sees no process but its own. /tmp is empty, but for the
-    /// current directory. It gets your environment, user, groups, limits, working directory, and the signals that you
-    /// ignore or block.
+    /// current directory. It gets your environment, user, groups, limits, working directory, and
+    /// the signals that you ignore or block.
     Do(Do),
     #[command(flatten)]
     Oci(crate::oci::Command),
@@ -74,12 +74,14 @@ pub struct Do {
     /// The network that it sees
     #[arg(long, value_enum, default_value_t)]
     pub net: Net,
-    /// With --net=user and --net=sandbox: what may be reached, and nothing else; several, separated by commas
+    /// With --net=user and --net=sandbox: what may be reached, and nothing else; several,
+    /// separated by commas
     ///
-    /// A domain (pypi.org), the names below one (*.example.org), or a network (10.0.0.0/8), with a port or
-    /// ports if you like (:443, :8000-8080), and a protocol in front (udp:, tcp:, icmp:); * is all public
-    /// addresses. Without any --allow all may be reached, private networks, too, but what --deny says, this
-    /// host, the link, and services for machines' metadata: '*,169.254.169.254' allows one of these as well.
+    /// A domain (pypi.org), the names below one (*.example.org), or a network (10.0.0.0/8), with a
+    /// port or ports if you like (:443, :8000-8080), and a protocol in front (udp:, tcp:, icmp:); *
+    /// is all public addresses. Without any --allow all may be reached, private networks, too, but
+    /// what --deny says, this host, the link, and services for machines' metadata:
+    /// '*,169.254.169.254' allows one of these as well.
     #[arg(long, value_name = "RULE", value_delimiter = ',')]
     pub allow: Vec<egress::Rule>,
     /// With --net=user and --net=sandbox: what may not be reached; goes before --allow
@@ -87,8 +89,8 @@ pub struct Do {
     pub deny: Vec<egress::Rule>,
     /// With --net=user and --net=sandbox: a file with more rules, as JSON
     ///
-    /// {"allow": ["pypi.org:443"], "deny": ["*:25"]}, and for --net=sandbox the name servers whose answers
-    /// are believed: "resolvers": ["192.0.2.53"], if they are not this machine's.
+    /// {"allow": ["pypi.org:443"], "deny": ["*:25"]}, and for --net=sandbox the name servers whose
+    /// answers are believed: "resolvers": ["192.0.2.53"], if they are not this machine's.
     #[arg(long, value_name = "FILE")]
     pub policy: Option<PathBuf>,
     /// With --net=user: a port of this machine that leads to one of the sandbox, as in 8080:80
@@ -101,8 +103,9 @@ pub struct Do {
     pub net_log: Option<PathBuf>,
     /// With --net=sandbox: writes the packets of its devices to this file, as pcapng
     ///
-    /// (wireshark, tcpdump -r read it.) Packets for which there is no time, or that are beyond 1 GiB,
-    /// are left out, and counted at the file's end. With --net=user there are no packets: the sandbox has the host's sockets.
+    /// (wireshark, tcpdump -r read it.) Packets for which there is no time, or that are beyond 1
+    /// GiB, are left out, and counted at the file's end. With --net=user there are no packets: the
+    /// sandbox has the host's sockets.
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
     /// Sets an environment variable; may be given several times
@@ -221,7 +224,8 @@ pub enum Net {
     None,
     /// What --allow and --deny say may be reached, by a process that connects for it
     User,
-    /// The devices of this network namespace, taken over while it runs; not where it is the host's own
+    /// The devices of this network namespace, taken over while it runs; not where it is the host's
+    /// own
     Sandbox,
     /// The host's sockets, passed through: a weaker wall
     Host,

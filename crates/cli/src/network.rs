@@ -1,4 +1,5 @@
-//! The options of `cloister do` about the network: what they name is opened here, with the caller's rights.
+//! The options of `cloister do` about the network: what they name is opened here, with the
+//! caller's rights.
 
 use crate::args::{Do, Net};
 use egress::{Rule, Rules};

@@ -85,35 +85,37 @@ pub struct RuntimeArgs {
     #[arg(long, value_name = "WHERE", default_value = "none", value_parser = overlay)]
     overlay: Overlay,
     /// What annotations of a bundle may choose: overlay, overlay-dir (directories of the host,
-    /// too), pod (the sandbox that is joined), network (that less leaves), pcap (a file of the host for
-    /// its packets), with commas between them; or none
+    /// too), pod (the sandbox that is joined), network (that less leaves), pcap (a file of the
+    /// host for its packets), with commas between them; or none
     #[arg(long, value_name = "WORDS", default_value = "overlay,pod,network", value_parser = annotated)]
     annotations: oci::Annotated,
-    /// The network of containers: none is a loopback of their own; sandbox takes over the devices of
-    /// the network namespace that they are in; host passes its sockets through, a weaker wall
+    /// The network of containers: none is a loopback of their own; sandbox takes over the devices
+    /// of the network namespace that they are in; host passes its sockets through, a weaker wall
     #[arg(long, alias = "network", value_enum, default_value_t)]
     net: Net,
-    /// With --net=sandbox: what containers may reach, and nothing else (see cloister do --help for rules);
-    /// annotations dev.cloister.network.allow and dev.cloister.network.deny say it of one container
+    /// With --net=sandbox: what containers may reach, and nothing else (see cloister do --help for
+    /// rules); annotations dev.cloister.network.allow and dev.cloister.network.deny say it of one
+    /// container
     #[arg(long, value_name = "RULE", value_delimiter = ',')]
     allow: Vec<egress::Rule>,
     /// With --net=sandbox: what they may not reach; goes before --allow
     #[arg(long, value_name = "RULE", value_delimiter = ',')]
     deny: Vec<egress::Rule>,
-    /// With --net=sandbox: a file with more rules, as JSON: {"allow": ["pypi.org:443"], "deny": ["*:25"],
-    /// "resolvers": ["192.0.2.53"]}
+    /// With --net=sandbox: a file with more rules, as JSON: {"allow": ["pypi.org:443"], "deny":
+    /// ["*:25"], "resolvers": ["192.0.2.53"]}
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
     /// With --net=sandbox: where refusals go, a line of JSON each
     #[arg(long, value_name = "FILE")]
     net_log: Option<PathBuf>,
-    /// With --net=sandbox: writes the packets of a container's devices to this file, as pcapng; %i is the
-    /// container's name. The annotation dev.cloister.network.pcap says it of one, with --annotations=pcap
+    /// With --net=sandbox: writes the packets of a container's devices to this file, as pcapng; %i
+    /// is the container's name. The annotation dev.cloister.network.pcap says it of one, with
+    /// --annotations=pcap
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
     /// Swap of each container's own that has a limit of memory: what was not used lately is kept
-    /// compressed, in memory that the limit does not count. The annotation dev.cloister.memory.swap says
-    /// less of one
+    /// compressed, in memory that the limit does not count. The annotation
+    /// dev.cloister.memory.swap says less of one
     #[arg(long, value_name = "SIZE", value_parser = oci::memory::amount)]
     swap: Option<u64>,
     /// Keeps swap in a file without a name in this directory, encrypted by a key that ends with the sandbox,

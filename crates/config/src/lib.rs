@@ -479,8 +479,8 @@ pub mod control {
     /// [`Report`](net::report::Report); `u32` number.
     pub const NETWORK: u32 = 21;
 
-    /// Starter → Sentry: rules for what may leave that hold from now on; `u32` number; descriptor: a
-    /// file with [`Rules`](egress::Rules), as JSON.
+    /// Starter → Sentry: rules for what may leave that hold from now on; `u32` number; descriptor:
+    /// a file with [`Rules`](egress::Rules), as JSON.
     pub const RULES: u32 = 22;
 
     /// Starter → Sentry: who has the container's memory, as JSON into the descriptor:
@@ -491,8 +491,8 @@ pub mod control {
     /// descriptor: a file with [`MemoryChange`](super::MemoryChange), as JSON.
     pub const BOUNDS: u32 = 24;
 
-    /// Sentry → starter: something in the container's memory is confidential; descriptor: the memory
-    /// file, which the starter overwrites once the Sentry has ended.
+    /// Sentry → starter: something in the container's memory is confidential; descriptor: the
+    /// memory file, which the starter overwrites once the Sentry has ended.
     pub const CONFIDENTIAL: u32 = 25;
 
     /// Starter → Sentry: the container's memory by places, as JSON into the descriptor:

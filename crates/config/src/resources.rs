@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The lowest limit of memory, of a container or a process, in bytes: what a shell needs to say that it
-/// has no more.
+/// The lowest limit of memory, of a container or a process, in bytes: what a shell needs to say
+/// that it has no more.
 pub const LEAST_MEMORY: u64 = 1 << 20;
 /// As many CPUs as a host has at most.
 const CPUS_MAX: u32 = 8192;
@@ -59,8 +59,8 @@ pub struct Limits {
     pub memory: Option<i64>,
     pub memory_and_swap: Option<i64>,
     pub reservation: Option<i64>,
-    /// Bytes of frames that it may have: the memory, with swap where the host has some; negative for
-    /// no limit but the host's.
+    /// Bytes of frames that it may have: the memory, with swap where the host has some; negative
+    /// for no limit but the host's.
     pub frames: Option<i64>,
     /// Bytes of frames that may be swapped out besides, compressed, to memory that does not count
     /// for `frames`. Said at the start alone.

@@ -41,7 +41,8 @@ const fn v6(a: [u16; 8]) -> IpAddr {
     ))
 }
 
-/// Metadata services that are not on the link: Alibaba's, Azure's; by IPv6 AWS', Google's, Oracle's, Scaleway's.
+/// Metadata services that are not on the link: Alibaba's, Azure's; by IPv6 AWS', Google's,
+/// Oracle's, Scaleway's.
 const METADATA: [IpAddr; 6] = [
     IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
     IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
@@ -57,7 +58,8 @@ pub fn canonical(ip: IpAddr) -> IpAddr {
     ip.to_canonical()
 }
 
-/// The IPv4 address that a gateway would send to: NAT64 (RFC 6052), 6to4 (RFC 3056), and the old compatible form.
+/// The IPv4 address that a gateway would send to: NAT64 (RFC 6052), 6to4 (RFC 3056), and the old
+/// compatible form.
 #[must_use]
 pub fn embedded(ip: IpAddr) -> Option<IpAddr> {
     let IpAddr::V6(v6) = ip else { return None };
@@ -89,7 +91,8 @@ fn class_v4(a: Ipv4Addr) -> Class {
     match (b0, b1) {
         // The IETF's own: Oracle has its metadata there.
         (192, 0) if b2 == 0 => Class::Special,
-        // "This network", loopback, the link, groups and the reserved rest with the broadcast address.
+        // "This network", loopback, the link, groups and the reserved rest with the broadcast
+        // address.
         (0 | 127 | 224..=255, _) | (169, 254) => Class::Special,
         (10, _) | (172, 16..=31) | (192, 168) | (100, 64..=127) | (198, 18 | 19) => Class::Private,
         _ => Class::Public,

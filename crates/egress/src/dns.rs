@@ -1,7 +1,8 @@
 //! Questions for names, and their answers (RFC 1035, RFC 6891).
 //!
-//! Nothing passes as it came. A question is read, and one with its name and type only is asked; of an answer the
-//! records of the answer section are kept, less the addresses that may not be reached.
+//! Nothing passes as it came. A question is read, and one with its name and type only is asked; of
+//! an answer the records of the answer section are kept, less the addresses that may not be
+//! reached.
 
 use crate::rule::normal;
 use simple_dns::rdata::{A, AAAA, OPT, RData};
@@ -18,8 +19,8 @@ const PLAIN: usize = 512;
 const ROOM: u16 = 1232;
 /// The most records of an answer that are passed on.
 const RECORDS: usize = 128;
-/// The most records that are looked at, and the longest answer: names in them may refer to others before, each as long
-/// as the message.
+/// The most records that are looked at, and the longest answer: names in them may refer to others
+/// before, each as long as the message.
 const LOOKED_AT: u16 = 512;
 const LONGEST: usize = 16 << 10;
 
@@ -147,11 +148,11 @@ impl Asked {
         self.build(code, Vec::new(), false)
     }
 
-    /// What the upstream server's answer is for the one that asked. `None`: it is none to this question, go on
-    /// waiting. `Err`: it did not fit there, ask by TCP.
+    /// What the upstream server's answer is for the one that asked. `None`: it is none to this
+    /// question, go on waiting. `Err`: it did not fit there, ask by TCP.
     ///
-    /// `denied` says of a name on the way (CNAME) whether it may not be reached; then there is no address. `keep` says
-    /// whether an address may be given; it hears the seconds that it holds.
+    /// `denied` says of a name on the way (CNAME) whether it may not be reached; then there is no
+    /// address. `keep` says whether an address may be given; it hears the seconds that it holds.
     pub fn answer(
         &self,
         bytes: &[u8],

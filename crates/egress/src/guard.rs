@@ -132,7 +132,8 @@ impl Guard {
         }
     }
 
-    /// The upstream server's answer, as [`Asked::answer`]: its addresses are the name's from now on.
+    /// The upstream server's answer, as [`Asked::answer`]: its addresses are the name's from now
+    /// on.
     pub fn answer(
         &mut self,
         asked: &Asked,

@@ -1,5 +1,5 @@
-//! The lines of a log of refusals, at a pace that nobody can raise, and not for ever: a program that is refused all
-//! the time fills no disk.
+//! The lines of a log of refusals, at a pace that nobody can raise, and not for ever: a program
+//! that is refused all the time fills no disk.
 
 use crate::refusal::Refusal;
 
@@ -21,8 +21,8 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// What is to be written of a refusal, if anything: `now` in seconds of a clock that only goes on,
-    /// `time` in seconds since 1970.
+    /// What is to be written of a refusal, if anything: `now` in seconds of a clock that only goes
+    /// on, `time` in seconds since 1970.
     pub fn line(&mut self, refusal: &Refusal, now: u64, time: u64) -> Option<String> {
         if self.bytes >= MOST {
             self.left_out += 1;

@@ -1,7 +1,8 @@
 //! Whom a packet is for that a program has made itself (raw sockets).
 //!
-//! What could lead a packet elsewhere (options of IPv4, which have source routes; extension headers of
-//! IPv6, which have routing headers) makes it none that is understood. A fragment without ports is of
+//! What could lead a packet elsewhere (options of IPv4, which have source routes; extension
+//! headers of IPv6, which have routing headers) makes it none that is understood. A fragment
+//! without ports is of
 //! [`Protocol::Other`]: what rules say of ports cannot be told of it.
 
 use crate::Protocol;

@@ -1,8 +1,9 @@
 //! Which names an address was given for.
 //!
-//! An answer holds as long as it says, but at least [`LEAST`]: programs connect some time after they asked, and to
-//! each address in turn. All is bounded, so that no name and no address can take what others have: a name has at most
-//! [`ADDRESSES`], an address the last [`NAMES`]; of all pairs the one that was given first goes first.
+//! An answer holds as long as it says, but at least [`LEAST`]: programs connect some time after
+//! they asked, and to each address in turn. All is bounded, so that no name and no address can
+//! take what others have: a name has at most [`ADDRESSES`], an address the last [`NAMES`]; of all
+//! pairs the one that was given first goes first.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -38,8 +39,8 @@ struct Pin {
 }
 
 impl Pins {
-    /// An answer gives this address for this name, for `ttl` seconds from `now`. Whether it is kept: a name that has
-    /// many already gets no more.
+    /// An answer gives this address for this name, for `ttl` seconds from `now`. Whether it is
+    /// kept: a name that has many already gets no more.
     pub fn pin(&mut self, ip: IpAddr, name: &str, ttl: u64, now: u64) -> bool {
         self.forget(now);
         let until = now + ttl.clamp(LEAST, MOST);

@@ -50,8 +50,8 @@ impl Policy {
         self.deny.iter().filter(whole).any(|r| r.names(name))
     }
 
-    /// Whether a name may be asked for; as [`crate::rule::normal`] gives it. Ports do not count here: a name
-    /// of which one port may be reached can be asked for.
+    /// Whether a name may be asked for; as [`crate::rule::normal`] gives it. Ports do not count
+    /// here: a name of which one port may be reached can be asked for.
     pub fn name(&self, name: &str) -> Result<(), Reason> {
         if self.denies_name(name) {
             return Err(Reason::Denied);
@@ -75,7 +75,8 @@ impl Policy {
         })
     }
 
-    /// Whether a peer may be reached; `names` are those that the address was given for, and still is.
+    /// Whether a peer may be reached; `names` are those that the address was given for, and still
+    /// is.
     pub fn peer(
         &self,
         protocol: Protocol,

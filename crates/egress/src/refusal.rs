@@ -14,11 +14,13 @@ pub enum Reason {
     Denied,
     /// It is an address of a private network, and no rule allows that network.
     Private,
-    /// It is an address of this host, the link, a metadata service or a group, and no rule allows it.
+    /// It is an address of this host, the link, a metadata service or a group, and no rule allows
+    /// it.
     Special,
     /// A question for a name by TCP, where only those by UDP are looked at.
     NamesByTcp,
-    /// A packet that a program made, with options or headers that could lead elsewhere, or too short.
+    /// A packet that a program made, with options or headers that could lead elsewhere, or too
+    /// short.
     Malformed,
 }
 

@@ -74,14 +74,15 @@ impl Rule {
     pub fn names_address(&self, ip: IpAddr) -> bool {
         matches!(&self.target, Target::Net(n) if n.contains(&ip))
     }
-    /// Whether it names this address's network closely enough to allow what is refused by itself: the whole of the
-    /// internet has all private networks within.
+    /// Whether it names this address's network closely enough to allow what is refused by itself:
+    /// the whole of the internet has all private networks within.
     #[must_use]
     pub fn lifts(&self, ip: IpAddr) -> bool {
         const LEAST: u8 = 8;
         self.names_address(ip) && matches!(&self.target, Target::Net(n) if n.prefix_len() >= LEAST)
     }
-    /// Whether it could allow what is refused by itself without rules: special addresses, and these.
+    /// Whether it could allow what is refused by itself without rules: special addresses, and
+    /// these.
     #[must_use]
     pub fn opens(&self, own: &[IpAddr]) -> bool {
         match &self.target {
@@ -103,7 +104,8 @@ impl Rule {
     }
 }
 
-/// A name as rules have it: lower case, without a dot at the end. `None` where it is no name of a host.
+/// A name as rules have it: lower case, without a dot at the end. `None` where it is no name of a
+/// host.
 #[must_use]
 pub fn normal(name: &str) -> Option<String> {
     let name = name.strip_suffix('.').unwrap_or(name);

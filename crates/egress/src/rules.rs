@@ -1,5 +1,5 @@
-//! The rules of a sandbox as people give them: by options, in a file, in annotations; and on their way
-//! to who enforces them.
+//! The rules of a sandbox as people give them: by options, in a file, in annotations; and on their
+//! way to who enforces them.
 
 use crate::Policy;
 use crate::rule::Rule;
@@ -19,7 +19,8 @@ pub const RESOLVERS_MOST: usize = 3;
 pub struct Rules {
     pub allow: Vec<Rule>,
     pub deny: Vec<Rule>,
-    /// The name servers whose answers are believed; of those who start the sandbox, if there is none.
+    /// The name servers whose answers are believed; of those who start the sandbox, if there is
+    /// none.
     pub resolvers: Vec<IpAddr>,
     /// This host's addresses, which are special. (Not of a file.)
     pub own: Vec<IpAddr>,

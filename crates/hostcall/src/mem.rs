@@ -206,8 +206,8 @@ pub fn has_data(fd: RawFd, offset: u64, end: u64) -> bool {
     }
 }
 
-/// The next part of a memory file in `[offset, end)` without pages, in memory or swapped out; `None`
-/// if there is none.
+/// The next part of a memory file in `[offset, end)` without pages, in memory or swapped out;
+/// `None` if there is none.
 pub fn next_hole(fd: RawFd, offset: u64, end: u64) -> Option<(u64, u64)> {
     let seek = |at: u64, what| crate::path::lseek(fd, at as i64, what);
     // (The end of the file counts as a hole.)

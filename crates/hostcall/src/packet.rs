@@ -73,8 +73,8 @@ pub fn open(device: u32) -> Result<Link> {
 /// Bytes of frames that wait for who looks on ([`watch`]).
 pub const WATCH_BUFFER: i32 = 16 << 20;
 
-/// Opens a socket that is shown all frames of a device of this network namespace, with their times: to
-/// be read by [`look`].
+/// Opens a socket that is shown all frames of a device of this network namespace, with their
+/// times: to be read by [`look`].
 ///
 /// # Errors
 ///
@@ -89,8 +89,8 @@ pub fn watch(device: u32) -> Result<HostFd> {
     Ok(fd)
 }
 
-/// The next frame of such a socket: as many bytes as there is room for, and how many there are. Does not
-/// wait.
+/// The next frame of such a socket: as many bytes as there is room for, and how many there are.
+/// Does not wait.
 pub fn look(fd: RawFd, room: &mut [u8]) -> Result<inet::Message> {
     crate::mem::with_slice_mut(room, |m| inet::receive_plainly(fd, &[m], libc::MSG_TRUNC))
 }

@@ -1,8 +1,8 @@
 //! An allocator that can leave nothing behind.
 //!
 //! What the Sentry copies for an application lies in its own memory for a while: socket buffers,
-//! pipes, arguments of calls. Where a container has confidential memory, that is overwritten when it
-//! is freed, since it may be a copy ([`begin`]). Before, and elsewhere, it costs one load.
+//! pipes, arguments of calls. Where a container has confidential memory, that is overwritten when
+//! it is freed, since it may be a copy ([`begin`]). Before, and elsewhere, it costs one load.
 //!
 //! What lies on stacks and in registers is not reached.
 //!

@@ -168,7 +168,8 @@ impl Mm {
     }
 
     /// What `/proc/PID/pagemap` says of the pages from `start` on: bit 63 for one that is there,
-    /// bit 62 for one that is swapped out, bit 61 for one of a file. There are no frame numbers: they would be the host's.
+    /// bit 62 for one that is swapped out, bit 61 for one of a file. There are no frame numbers:
+    /// they would be the host's.
     pub fn page_map(&self, start: u64, pages: &mut [u64]) {
         let end = start
             .saturating_add(pages.len() as u64 * PAGE)

@@ -61,8 +61,8 @@ pub(crate) fn user_range(va: Va, len: u64) -> Option<Range<u64>> {
     (va.is_page_aligned() && end <= USER_MAX).then_some(va.0..end)
 }
 
-/// The pages of a call that may name none (`None`): `EINVAL` where it does not begin at a page or wraps
-/// around, `ENOMEM` where it ends beyond [`USER_MAX`].
+/// The pages of a call that may name none (`None`): `EINVAL` where it does not begin at a page or
+/// wraps around, `ENOMEM` where it ends beyond [`USER_MAX`].
 pub(crate) fn some_range(va: Va, len: u64) -> Result<Option<Range<u64>>> {
     if !va.is_page_aligned() {
         return Err(EINVAL);

@@ -20,9 +20,9 @@
 //!   in any other way than by a fault.
 //! - So whatever takes code away or lets it be changed comes here first: [`State::unpatch`] where
 //!   what is there stays, puts the original back (mprotect to PROT_WRITE, mremap, a debugger that
-//!   attaches, its write, MADV_DONTNEED, the table's addresses mapped); [`State::retire`] where it goes (munmap,
-//!   what is mapped over it, a file cut short). A fork's child has copies of both; exec begins
-//!   with none.
+//!   attaches, its write, MADV_DONTNEED, the table's addresses mapped); [`State::retire`] where it
+//!   goes (munmap, what is mapped over it, a file cut short). A fork's child has copies of both;
+//!   exec begins with none.
 //! - Between the unmapping of a page and the end of its sites every thread in application code is
 //!   stopped once. One that stands at a slot is put back to its call by that; a P site has one
 //!   instruction, so none stands within it.

@@ -95,8 +95,8 @@ impl State {
 
     /// The PMA that serves `va` in the VMA `vma` at `vr`, clipped to it; made if there is none.
     /// With `write`, one that may be written. The caller has checked the VMA's protection. Where
-    /// the limit is reached, frames that nobody has touched go, the caller's others, too; at its own
-    /// limit what else can ([`crate::bounds`]).
+    /// the limit is reached, frames that nobody has touched go, the caller's others, too; at its
+    /// own limit what else can ([`crate::bounds`]).
     pub(crate) fn resolve(
         &mut self,
         va: u64,

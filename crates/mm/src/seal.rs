@@ -1,9 +1,9 @@
 //! mseal(2): mappings that stay as they are.
 //!
-//! What a sealed VMA refuses, with `EPERM` (Linux: mm/mseal.c): to be unmapped or replaced, to move or to
-//! change its size, another protection, and advice that would empty private memory which cannot be written.
-//! A seal is never taken away; execve(2) and the process's end take the address space as a whole. A fork's
-//! child has it, too.
+//! What a sealed VMA refuses, with `EPERM` (Linux: mm/mseal.c): to be unmapped or replaced, to
+//! move or to change its size, another protection, and advice that would empty private memory
+//! which cannot be written. A seal is never taken away; execve(2) and the process's end take the
+//! address space as a whole. A fork's child has it, too.
 
 use crate::map::some_range;
 use crate::state::State;

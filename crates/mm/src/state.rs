@@ -46,7 +46,8 @@ pub(crate) struct State {
     pub(crate) chunk: Chunk,
     /// How it waits for room, with the lock held. Shared with `Mm`, which asks without it.
     pub(crate) waiter: Arc<Waiter>,
-    /// How much may be here, and how much stays. Shared with `Mm`, which changes it without the lock.
+    /// How much may be here, and how much stays. Shared with `Mm`, which changes it without the
+    /// lock.
     pub(crate) bounds: Arc<Bounded>,
     /// Who needs room does not wait for it here, but without the lock ([`Bad::Room`]).
     ///

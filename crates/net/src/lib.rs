@@ -15,11 +15,11 @@
 //!
 //! # Modules
 //!
-//! Each stands on those below it, or behind it in its line. Four arrows run upwards, where types hold
-//! each other: a namespace has its devices, its stack and the listeners of its ports (`ns` to
-//! `devices`, `stack`, `tcp`), and the shared part of a socket has its namespace (`options` to `ns`).
-//! All else that a namespace has it knows by what is needed of it: a trait in a module below it.
-//! (Methods of a namespace are in the module that they are about.)
+//! Each stands on those below it, or behind it in its line. Four arrows run upwards, where types
+//! hold each other: a namespace has its devices, its stack and the listeners of its ports (`ns` to
+//! `devices`, `stack`, `tcp`), and the shared part of a socket has its namespace (`options` to
+//! `ns`). All else that a namespace has it knows by what is needed of it: a trait in a module
+//! below it. (Methods of a namespace are in the module that they are about.)
 //!
 //! ```text
 //! family                           socket(2), socketpair(2): which family and type does what
@@ -45,7 +45,7 @@
 //! taps, receivers                  who looks at frames; who takes datagrams and packets that come
 //! unix_names, groups, inflight     abstract names; groups of devices; files on their way
 //! options                          options of all sockets, and the part of one that others share
-//! work, clock, tcp_memory          one thread for all namespaces; the time; what connections may hold
+//! work, clock, tcp_memory          one thread for all namespaces; the time; a limit of connections
 //! addr, control, interface,
 //! ip_packet                        addresses; ancillary data; interfaces; packets as bytes
 //! ```

@@ -175,8 +175,8 @@ impl NetNamespace {
         user: UserNs,
         lo: Link,
     ) -> Arc<NetNamespace> {
-        // All groups may make ping sockets, as most systems have it: what raw ones make does not leave
-        // by a broker.
+        // All groups may make ping sockets, as most systems have it: what raw ones make does not
+        // leave by a broker.
         let pings = way_out
             .iter()
             .map(|_| ("ping_group_range", vec![0, 2_147_483_647]));

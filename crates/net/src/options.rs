@@ -286,7 +286,8 @@ impl Common {
                 o.retain(|(n, _)| *n != name);
                 o.push((name, int));
             }
-            // (Packet sockets have filters; here, what is joined in memory has no packets to filter.)
+            // (Packet sockets have filters; here, what is joined in memory has no packets to
+            // filter.)
             SO_ATTACH_FILTER | SO_ATTACH_BPF => return Err(EPERM),
             SO_DETACH_FILTER => return Err(abi::errno::ENOENT),
             _ => return Err(ENOPROTOOPT),

@@ -48,8 +48,8 @@ pub enum NamespaceOf {
     File(i32),
 }
 
-/// UNIX sockets' names in the file system, and what else a caller names. The system-call layer implements it with the caller's
-/// root and working directory.
+/// UNIX sockets' names in the file system, and what else a caller names. The system-call layer
+/// implements it with the caller's root and working directory.
 pub trait PathNames {
     /// Makes a socket node (mode 0777 less umask) and attaches `endpoint` to its inode, weakly: it
     /// lives as long as the socket is open. `EADDRINUSE` where the path exists.
@@ -123,7 +123,8 @@ pub trait Protocol: Any + Send + Sync {
         None
     }
     fn poll(&self) -> Events;
-    /// Whether somebody outside of the sandbox has to do with it, where its namespace is not the host's.
+    /// Whether somebody outside of the sandbox has to do with it, where its namespace is not the
+    /// host's.
     fn is_outside(&self) -> bool {
         false
     }

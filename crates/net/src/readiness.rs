@@ -2,8 +2,9 @@
 //!
 //! # Invariants
 //!
-//! - Each descriptor never blocks, and is watched from before its first use until it is closed, edge-triggered; so
-//!   a caller that got `EAGAIN` and waits on the socket's queue is woken by the next change.
+//! - Each descriptor never blocks, and is watched from before its first use until it is closed,
+//!   edge-triggered; so a caller that got `EAGAIN` and waits on the socket's queue is woken by the
+//!   next change.
 //! - A token of a socket that is gone wakes another socket for nothing at worst.
 
 use crate::options::Common;

@@ -12,8 +12,8 @@ use std::sync::Arc;
 /// The most sockets that are told of; those that listen come first.
 pub const SOCKETS_MOST: usize = 16_384;
 
-/// The most devices, routes and neighbours of each kind that are told of, and addresses of a device:
-/// programs make as many as they like, and what is told is read whole.
+/// The most devices, routes and neighbours of each kind that are told of, and addresses of a
+/// device: programs make as many as they like, and what is told is read whole.
 pub const OTHERS_MOST: usize = 1024;
 pub const ADDRESSES_MOST: usize = 64;
 

@@ -1,9 +1,9 @@
 //! Rules for packets (netfilter) in a namespace.
 //!
-//! The stack asks them ([`netstack`], `ip::rules`). While there are some, connections and datagrams
-//! between sockets of this host go by the stack's loopback device as packets, too, so that each hook
-//! sees them. A connection that was begun before is joined in memory as long as it lasts: rules
-//! do not see it.
+//! The stack asks them ([`netstack`], `ip::rules`). While there are some, connections and
+//! datagrams between sockets of this host go by the stack's loopback device as packets, too, so
+//! that each hook sees them. A connection that was begun before is joined in memory as long as it
+//! lasts: rules do not see it.
 //!
 //! A namespace whose sockets are the host's or the broker's has no packets, and no rules.
 
@@ -71,7 +71,8 @@ impl NetNamespace {
         Ok(())
     }
 
-    /// How many connections are known to rules, and how many may be (`net.netfilter.nf_conntrack_max`).
+    /// How many connections are known to rules, and how many may be
+    /// (`net.netfilter.nf_conntrack_max`).
     #[must_use]
     pub fn known_connections(&self) -> (usize, usize) {
         (self.rules.flows.count(), self.rules.flows.most())

@@ -4,8 +4,8 @@
 //!
 //! - Each connection says what its queues hold ([`Share`]); `/proc/net/sockstat` tells the sum.
 //! - From the second limit on, until less is held than the first, buffers grow no more. Beyond the
-//!   third a connection gets no more than [`LEAST`] each way: what came too early is dropped, windows
-//!   close, orphans end. So all go on, slowly, and a hog is no better off than others.
+//!   third a connection gets no more than [`LEAST`] each way: what came too early is dropped,
+//!   windows close, orphans end. So all go on, slowly, and a hog is no better off than others.
 //! - Programs may lower the limits, and never raise them above those that the sandbox began with.
 //!   As on Linux only the first network namespace shows them.
 

@@ -1,7 +1,7 @@
 //! The UNIX sockets of a namespace: all of them, and who has which abstract name (`unix(7)`).
 //!
-//! A socket is here as what has a name ([`Named`]), as it is in the file system; what else it is only
-//! `unix` knows.
+//! A socket is here as what has a name ([`Named`]), as it is in the file system; what else it is
+//! only `unix` knows.
 
 use abi::Result;
 use abi::errno::EADDRINUSE;

@@ -1,22 +1,24 @@
 //! The network of `--net=user`: sockets of the host that a broker connects by policy.
 //!
-//! What stays inside (loopback, this host's own address) is joined in memory as ever. What leaves, leaves by the
-//! broker: it connects TCP sockets and passes them here, where they are only read, written, polled and shut down
-//! ([`stream`]); it sends and receives datagrams itself, which travel by a socket of packets ([`wire`]). So nothing
-//! that this process may call can name a peer.
+//! What stays inside (loopback, this host's own address) is joined in memory as ever. What leaves,
+//! leaves by the broker: it connects TCP sockets and passes them here, where they are only read,
+//! written, polled and shut down ([`stream`]); it sends and receives datagrams itself, which
+//! travel by a socket of packets ([`wire`]). So nothing that this process may call can name a
+//! peer.
 //!
 //! # What holds
 //!
-//! - A connected descriptor stays at its peer: `connect(2)`, `bind(2)`, `listen(2)`, `accept(2)` and
-//!   `setsockopt(2)` are not on the Sentry's list, and `sendmsg(2)` is not with `MSG_FASTOPEN`, which connects.
-//! - What comes from the broker is believed as far as the policy goes, and bounded: a datagram is put into a queue
-//!   that has a limit, a connection into a listener's, whose backlog holds.
+//! - A connected descriptor stays at its peer: `connect(2)`, `bind(2)`, `listen(2)`, `accept(2)`
+//!   and `setsockopt(2)` are not on the Sentry's list, and `sendmsg(2)` is not with
+//!   `MSG_FASTOPEN`, which connects.
+//! - What comes from the broker is believed as far as the policy goes, and bounded: a datagram is
+//!   put into a queue that has a limit, a connection into a listener's, whose backlog holds.
 //! - A program sees its own address ([`ADDRESS_V4`]), never the host's.
 //!
 //! # Lock order
 //!
-//! A socket's state before [`UserNetwork`]'s tables, these before nothing. The channel to the broker is held for one
-//! exchange; the broker answers at once, whatever the host's network does.
+//! A socket's state before [`UserNetwork`]'s tables, these before nothing. The channel to the
+//! broker is held for one exchange; the broker answers at once, whatever the host's network does.
 
 pub(crate) mod stream;
 pub mod wire;
@@ -58,7 +60,8 @@ pub struct Start {
     pub requests: HostFd,
     /// For [`ToBroker`] and [`ToSentry`].
     pub events: HostFd,
-    /// The host's name servers: what goes there goes to the broker's resolver, even where the address is local.
+    /// The host's name servers: what goes there goes to the broker's resolver, even where the
+    /// address is local.
     pub name_servers: Vec<IpAddr>,
     /// Whether the host has a way to the internet by IPv6.
     pub ipv6: bool,
@@ -198,8 +201,8 @@ impl UserNetwork {
         }
     }
 
-    /// Takes what the broker tells, and the host's readiness: connections go to `accepted`; on a thread of its own; for
-    /// ever.
+    /// Takes what the broker tells, and the host's readiness: connections go to `accepted`; on a
+    /// thread of its own; for ever.
     pub(crate) fn serve(&self, mut accepted: impl FnMut(u16, Endpoint, HostFd)) {
         let mut packet = vec![0; wire::MAX];
         self.readiness

@@ -3,8 +3,8 @@
 //!
 //! # What holds
 //!
-//! - A [`Job`] does a bounded piece of work each time, and waits for nobody: those that have more to
-//!   do take turns.
+//! - A [`Job`] does a bounded piece of work each time, and waits for nobody: those that have more
+//!   to do take turns.
 //! - A job is in the queue once at most. The worker keeps none alive.
 //! - No lock of the worker is held while a job works.
 

@@ -1,10 +1,12 @@
-//! Connections: which packets belong together, and in which state they are (Linux's `nf_conntrack`).
+//! Connections: which packets belong together, and in which state they are (Linux's
+//! `nf_conntrack`).
 //!
 //! # What holds
 //!
-//! - There are at most [`Flows::most`] connections. Where there is no room, one of those that are over
-//!   goes, or one that both ends have not spoken in (`early_drop`); else the packet is dropped. So many are looked
-//!   at for that at most ([`SEARCH`]), from a place that nobody foresees.
+//! - There are at most [`Flows::most`] connections. Where there is no room, one of those that are
+//!   over goes, or one that both ends have not spoken in (`early_drop`); else the packet is
+//!   dropped. So many are looked at for that at most ([`SEARCH`]), from a place that nobody
+//!   foresees.
 //! - A connection is in the table by both of its tuples, or by none: until its first packet has
 //!   passed all hooks it is that packet's alone.
 //! - The window of TCP is not looked at: what is in no order is no other state (as with Linux's
@@ -36,7 +38,8 @@ pub const CONFIRMED: u32 = 8;
 pub const SRC_NAT: u32 = 16;
 pub const DST_NAT: u32 = 32;
 
-/// Two ends of packets. Of ICMP the source's port is the identifier, the destination's type and code.
+/// Two ends of packets. Of ICMP the source's port is the identifier, the destination's type and
+/// code.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Tuple {
     pub from: (IpAddr, u16),
@@ -179,8 +182,8 @@ enum Came {
 }
 
 impl State {
-    /// A segment has come: for how many seconds the connection is remembered; none: it says nothing.
-    /// `answered`: the other end had spoken before.
+    /// A segment has come: for how many seconds the connection is remembered; none: it says
+    /// nothing. `answered`: the other end had spoken before.
     fn segment(
         &mut self,
         flags: u8,
@@ -261,8 +264,8 @@ impl Flow {
             None => (a.0 + b.0, a.1 + b.1),
         }
     }
-    /// Whether who began it has spoken lately, where that tells: an end of a connection that has gone
-    /// says so, one of datagrams does not.
+    /// Whether who began it has spoken lately, where that tells: an end of a connection that has
+    /// gone says so, one of datagrams does not.
     #[must_use]
     pub fn has_spoken(&self, now: u64) -> bool {
         const LATELY: u64 = 180 * SECOND;

@@ -1,4 +1,5 @@
-//! conntrack as netlink speaks it (`NFNL_SUBSYS_CTNETLINK`): what `conntrack -L`, `-D` and `-F` need.
+//! conntrack as netlink speaks it (`NFNL_SUBSYS_CTNETLINK`): what `conntrack -L`, `-D` and `-F`
+//! need.
 
 use crate::attr::{Answer, Bag, Out};
 use crate::conntrack::{Direction, Flow, Flows, Phase, Tuple};

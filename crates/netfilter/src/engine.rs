@@ -24,7 +24,8 @@ pub enum Outcome {
     Reject(Reject),
 }
 
-/// The priority at which connections are looked for (`NF_IP_PRI_CONNTRACK`), and those of translations.
+/// The priority at which connections are looked for (`NF_IP_PRI_CONNTRACK`), and those of
+/// translations.
 const TRACKING: i32 = -200;
 const NAT_DESTINATION: i32 = -100;
 const NAT_SOURCE: i32 = 100;

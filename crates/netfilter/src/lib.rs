@@ -1,6 +1,7 @@
 //! Rules for packets, and the connections that they belong to: Linux's netfilter, without a kernel
-//! around it. It is given packets, what is known of their devices and sockets, and the time; it says
-//! what becomes of them and how they are to be written anew. It makes no host call and has no thread.
+//! around it. It is given packets, what is known of their devices and sockets, and the time; it
+//! says what becomes of them and how they are to be written anew. It makes no host call and has no
+//! thread.
 //!
 //! ```text
 //! engine     the rules of a namespace: a packet's way through the chains of a hook
@@ -23,11 +24,12 @@
 //! # What holds
 //!
 //! - Rules, messages and packets are hostile: parsers are total, all that is kept is bounded.
-//! - A set of rules is never changed: a transaction makes another one, and packets go by the one that
-//!   they find. No lock is held while rules run, but those of one connection or one bucket; nothing is
-//!   allocated, but for a connection's first packet and for one that is looked at translated.
-//! - What a packet may cost is bounded when rules are made ([`MOST_STEPS`]): chains that lead to each
-//!   other in a circle, more than [`DEEPEST`] deep or to too many rules are refused.
+//! - A set of rules is never changed: a transaction makes another one, and packets go by the one
+//!   that they find. No lock is held while rules run, but those of one connection or one bucket;
+//!   nothing is allocated, but for a connection's first packet and for one that is looked at
+//!   translated.
+//! - What a packet may cost is bounded when rules are made ([`MOST_STEPS`]): chains that lead to
+//!   each other in a circle, more than [`DEEPEST`] deep or to too many rules are refused.
 //!
 //! # Lock order
 //!

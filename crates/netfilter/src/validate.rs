@@ -9,9 +9,9 @@ use std::collections::{HashMap, HashSet};
 
 /// How deep chains may lead to chains (`NFT_JUMP_STACK_SIZE`).
 pub const DEEPEST: usize = 16;
-/// How many steps a packet may take through the chains of a hook: a step is an expression (a look at
-/// routes is many), or so many elements of a set that are looked at one by one. (Linux bounds depth alone, so that sixteen chains with a
-/// hundred jumps each keep a processor busy for ever.)
+/// How many steps a packet may take through the chains of a hook: a step is an expression (a look
+/// at routes is many), or so many elements of a set that are looked at one by one. (Linux bounds
+/// depth alone, so that sixteen chains with a hundred jumps each keep a processor busy for ever.)
 pub const MOST_STEPS: u64 = 1 << 16;
 /// The most base chains of a namespace.
 const MOST_BASES: usize = 256;

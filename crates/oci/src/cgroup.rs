@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 /// Host threads for an application's thread, at most; and those that every sandbox has.
 const HOST_THREADS: i64 = 4;
 const OWN_THREADS: i64 = 64;
-/// What a sandbox needs beside a container's memory, for its processes and its page tables: so much,
-/// and a part of the limit.
+/// What a sandbox needs beside a container's memory, for its processes and its page tables: so
+/// much, and a part of the limit.
 const OWN_MEMORY: i64 = 32 << 20;
 const OWN_PART: i64 = 16;
 

@@ -1,12 +1,13 @@
-//! What may leave by a container's devices: by the runtime's options and by the bundle's annotations.
+//! What may leave by a container's devices: by the runtime's options and by the bundle's
+//! annotations.
 //!
 //! # Invariants
 //!
-//! - Annotations only close: they deny more, and allow only where nobody else does, which closes all
-//!   that they do not allow.
-//! - The resolvers whose answers are believed are this host's, or said with the rules: never those of a
-//!   container's `/etc/resolv.conf`. An image has written that, or a program of the run before; also
-//!   where it is a file that a container manager shows there.
+//! - Annotations only close: they deny more, and allow only where nobody else does, which closes
+//!   all that they do not allow.
+//! - The resolvers whose answers are believed are this host's, or said with the rules: never those
+//!   of a container's `/etc/resolv.conf`. An image has written that, or a program of the run
+//!   before; also where it is a file that a container manager shows there.
 
 use crate::spec::Spec;
 use crate::{

@@ -170,8 +170,8 @@ impl std::str::FromStr for Annotated {
 /// The annotation that says the same as `--overlay` for one container.
 pub const OVERLAY_ANNOTATION: &str = "dev.cloister.overlay";
 
-/// Annotations that say the same as `--allow` and `--deny` for one container. They only close: where
-/// the runtime has rules that allow, no annotation adds another.
+/// Annotations that say the same as `--allow` and `--deny` for one container. They only close:
+/// where the runtime has rules that allow, no annotation adds another.
 pub const ALLOW_ANNOTATION: &str = "dev.cloister.network.allow";
 pub const DENY_ANNOTATION: &str = "dev.cloister.network.deny";
 /// The annotation that says the same as `--pcap` for one container.

@@ -187,7 +187,8 @@ pub fn network_report(rt: &Runtime, id: &str) -> Result<Report> {
     asked(&open(rt, id)?, &Request::Network, what)
 }
 
-/// `network set`: from now on these rules say what may leave by a container's devices, and no others.
+/// `network set`: from now on these rules say what may leave by a container's devices, and no
+/// others.
 pub fn set_rules(rt: &Runtime, id: &str, mut rules: Rules) -> Result<()> {
     let c = open(rt, id)?;
     if c.record.sandbox.is_some() {

@@ -3,8 +3,8 @@
 //!
 //! # Invariants
 //!
-//! - What a namespace had is written to the state directory before it is taken away, and stays there
-//!   until it is given back.
+//! - What a namespace had is written to the state directory before it is taken away, and stays
+//!   there until it is given back.
 //! - A namespace's devices are one container's. A second one in the same namespace has its loopback
 //!   only; or, where the first has ended and was not deleted, takes them over from it.
 //! - One lock, over all containers of a state directory, holds from the first look to the last
@@ -173,7 +173,8 @@ fn put_back(rt: &Runtime, dir: &Dir, kept: &Kept) {
     }
 }
 
-/// Gives back what a container has taken over that runs no more, where its namespace is still there.
+/// Gives back what a container has taken over that runs no more, where its namespace is still
+/// there.
 pub fn give_back(rt: &Runtime, c: &Container) {
     if !matches!(c.dir.load_network(), Ok(None)) {
         match state::lock_networks(&rt.root) {

@@ -32,8 +32,8 @@ pub enum Message {
         process: u32,
     },
     Limits(Vec<u8>),
-    /// A program that was made ready begins: the first (0), with the devices that it gets, or one of
-    /// `exec`.
+    /// A program that was made ready begins: the first (0), with the devices that it gets, or one
+    /// of `exec`.
     Begin {
         process: u32,
         given: Vec<HostFd>,

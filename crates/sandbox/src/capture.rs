@@ -1,14 +1,15 @@
 //! Writing down what passes on devices: `--pcap FILE`.
 //!
-//! A process of its own has the file, and a packet socket for each device, by which the host shows it
-//! each frame as it shows `tcpdump`. The Sentry has no part in it, and cannot keep a frame from being
-//! seen.
+//! A process of its own has the file, and a packet socket for each device, by which the host shows
+//! it each frame as it shows `tcpdump`. The Sentry has no part in it, and cannot keep a frame from
+//! being seen.
 //!
 //! # What holds
 //!
-//! - Nobody waits for it: frames for which its sockets have no room ([`packet::WATCH_BUFFER`]) are lost, and counted by
-//!   the host. The file says how many, at its end.
-//! - The file grows to [`FILE_MOST`]; what comes later is counted with those. A program fills no disk.
+//! - Nobody waits for it: frames for which its sockets have no room ([`packet::WATCH_BUFFER`]) are
+//!   lost, and counted by the host. The file says how many, at its end.
+//! - The file grows to [`FILE_MOST`]; what comes later is counted with those. A program fills no
+//!   disk.
 //! - It has no capability, no file but that one, and an allow-list; all that it gets is hostile.
 //! - It ends when what it watches ends: then it writes what has come by then.
 

@@ -110,8 +110,8 @@ pub fn take_over<E: From<Error>>(
     })))
 }
 
-/// A socket to Docker's name server. It listens on the loopback device of its containers' namespaces,
-/// at ports of its own that their address translation leads to.
+/// A socket to Docker's name server. It listens on the loopback device of its containers'
+/// namespaces, at ports of its own that their address translation leads to.
 fn names() -> Option<HostFd> {
     /// As `/proc/net/udp` has it.
     const SERVER: &str = " 0B00007F:";

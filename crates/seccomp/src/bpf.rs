@@ -1,5 +1,5 @@
-//! Classic BPF as seccomp filters use it ([`bpf`] checks and runs it): programs that read nothing but
-//! [`Data`], which is whole words of `struct seccomp_data` (`seccomp_check_filter`).
+//! Classic BPF as seccomp filters use it ([`bpf`] checks and runs it): programs that read nothing
+//! but [`Data`], which is whole words of `struct seccomp_data` (`seccomp_check_filter`).
 
 use abi::Result;
 use bpf::*;

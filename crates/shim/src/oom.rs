@@ -1,5 +1,5 @@
-//! Watching for out-of-memory kills: the container's own, which its monitor counts in a file, and the
-//! host's in its cgroup.
+//! Watching for out-of-memory kills: the container's own, which its monitor counts in a file, and
+//! the host's in its cgroup.
 //!
 //! Version 1: an eventfd joined to `memory.oom_control` (cgroup-v1/memory.rst, chapter 10), which
 //! counts before a process is killed. Version 2: the file `memory.events` polls as changed

@@ -98,8 +98,8 @@ pub const KIND_RECV: u8 = 9;
 pub const KIND_EPOLL_CTL: u8 = 10;
 /// ioctl(2): the same, with FIONREAD.
 pub const KIND_IOCTL: u8 = 11;
-// `answers.s` and `lanes.s` choose by this order: what is above KIND_STACK and below KIND_READ would
-// be taken for sigaltstack(2).
+// `answers.s` and `lanes.s` choose by this order: what is above KIND_STACK and below KIND_READ
+// would be taken for sigaltstack(2).
 const _: () = {
     let kinds = [KIND_MASK, KIND_WAKE, KIND_YIELD, KIND_NAMES, KIND_STACK];
     let mut i = 1;

@@ -1,5 +1,5 @@
-//! The memory of a ring, which the kernel and those that map it share: a packet socket's, or that of
-//! asynchronous I/O.
+//! The memory of a ring, which the kernel and those that map it share: a packet socket's, or that
+//! of asynchronous I/O.
 
 use crate::ucounts::Charge;
 use abi::errno::{EFAULT, ENOMEM};

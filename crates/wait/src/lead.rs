@@ -21,16 +21,16 @@
 //! - One thread works at a time: `holder` names it. (The service thread may be at the end of its
 //!   turn when a leader begins; [`Work`] has a lock of its own.)
 //! - A task leads only within [`crate::Parker::park`], and leaves before that returns: what its
-//!   program does afterwards, and for how long, keeps nobody's work from being done. The work waits
-//!   for no memory of a program, and takes no lock that a sleeper may hold. So a leader is held up
-//!   by nothing but the host's scheduler, which programs' nice values, affinities and control groups
-//!   do not reach.
+//!   program does afterwards, and for how long, keeps nobody's work from being done. The work
+//!   waits for no memory of a program, and takes no lock that a sleeper may hold. So a leader is
+//!   held up by nothing but the host's scheduler, which programs' nice values, affinities and
+//!   control groups do not reach.
 //! - Whatever ends a task's sleep ends its turn: its end, a stop, a freezer, a tracer, another
 //!   thread's execve and each signal come by [`crate::Parker::unpark_now`], which rings
 //!   ([`Work::ring`]). A ring that nobody needs any more only ends a later sleep early. A flood of
 //!   work puts off neither that nor a deadline: both are looked at after each piece.
-//! - The service thread looks each [`TICK`] where the seat is FREE. It sleeps longer only where work
-//!   wakes it, or while somebody sits there who tells it ([`seat`]; a model has all orders).
+//! - The service thread looks each [`TICK`] where the seat is FREE. It sleeps longer only where
+//!   work wakes it, or while somebody sits there who tells it ([`seat`]; a model has all orders).
 //! - So work waits for a tick at most, and only where it came after a leader left: who asks before
 //!   that finds it done ([`Lead::catch_up`]).
 //! - FREE is only where one task may lead; a task may lead only if the last wake-ups by the work
@@ -84,8 +84,8 @@ pub enum Worked {
 pub trait Work: Send + Sync {
     /// Does a little of what is to be done, if anything is. Does not wait for more.
     fn work(&self) -> Worked;
-    /// Sleeps until there is something to do, or it is rung, or the time is over. The service thread
-    /// sleeps without limit, and is not rung.
+    /// Sleeps until there is something to do, or it is rung, or the time is over. The service
+    /// thread sleeps without limit, and is not rung.
     fn sleep(&self, most: Option<Duration>, by: Role);
     /// Ends the leader's sleep, or the next one if there is none.
     fn ring(&self);

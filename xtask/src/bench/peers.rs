@@ -141,7 +141,8 @@ fn text(p: &Path) -> String {
     p.to_string_lossy().into_owned()
 }
 
-/// A peer's first word: what it stands for, and after an `@` the build of the command that is meant.
+/// A peer's first word: what it stands for, and after an `@` the build of the command that is
+/// meant.
 fn base_and_build(name: &str) -> (&str, Option<&Path>) {
     let word = name.split_whitespace().next().unwrap_or_default();
     match word.split_once('@') {

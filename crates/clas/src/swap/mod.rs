@@ -39,7 +39,8 @@ const PAGE: usize = PAGE_SIZE as usize;
 /// Pages that go or come at once.
 const BATCH: usize = 16;
 
-/// So many times the limit may be away with the pages of zeros: the table takes four bytes for each.
+/// So many times the limit may be away with the pages of zeros: the table takes four bytes for
+/// each.
 pub(crate) const TABLE_MAX: u64 = 16;
 
 /// What a store gave for a page.
@@ -397,9 +398,9 @@ impl Clas {
         }
     }
 
-    /// Sends frames of one owner out, from the first on; gives how many went: fewer where the store takes no
-    /// more. See the module's invariants for who may call it. Never mapped by an application, nor
-    /// looked at by anybody, from before this call on.
+    /// Sends frames of one owner out, from the first on; gives how many went: fewer where the
+    /// store takes no more. See the module's invariants for who may call it. Never mapped by an
+    /// application, nor looked at by anybody, from before this call on.
     pub fn send_out(&self, at: Cla, pages: u64) -> u64 {
         let Some(swap) = self.swap.get() else {
             return 0;
@@ -451,9 +452,9 @@ impl Clas {
         read_all(&self.file, buf, at.0)
     }
 
-    /// Brings in what is away of `pages` frames (16 at most); the caller holds references.
-    /// Whether nobody else has any of them; `ENOMEM` where the limit leaves no room for all of them,
-    /// `EIO` where one is lost.
+    /// Brings in what is away of `pages` frames (16 at most); the caller holds references. Whether
+    /// nobody else has any of them; `ENOMEM` where the limit leaves no room for all of them, `EIO`
+    /// where one is lost.
     pub fn bring_in(&self, at: Cla, pages: u64) -> Result<bool> {
         let Some(swap) = self.swap.get() else {
             return Ok(self.is_exclusive(at, pages));

@@ -43,8 +43,8 @@ impl PortRange {
         (self.low..=self.high).contains(&port)
     }
 
-    /// The part that a socket asks for (IP_LOCAL_PORT_RANGE: the upper end in the upper half). An end
-    /// that is not within this range does not count (`inet_sk_get_local_port_range`).
+    /// The part that a socket asks for (IP_LOCAL_PORT_RANGE: the upper end in the upper half). An
+    /// end that is not within this range does not count (`inet_sk_get_local_port_range`).
     #[must_use]
     pub fn narrowed(self, asked: u32) -> PortRange {
         let (low, high) = (asked as u16, (asked >> 16) as u16);

@@ -1,17 +1,17 @@
-//! Who has which local address and port, and which connections there are from them (Linux: bhash and
-//! ehash).
+//! Who has which local address and port, and which connections there are from them (Linux: bhash
+//! and ehash).
 //!
 //! # What holds
 //!
-//! - A port that bind(2) or listen(2) took ([`Hold::Port`]) is shared only by [`PortTable::conflict`]'s
-//!   rules, and no connection is given it. One that only connections were given
-//!   ([`Hold::Connection`]) serves any number of them, each to another destination.
+//! - A port that bind(2) or listen(2) took ([`Hold::Port`]) is shared only by
+//!   [`PortTable::conflict`]'s rules, and no connection is given it. One that only connections
+//!   were given ([`Hold::Connection`]) serves any number of them, each to another destination.
 //! - `taken` has the ports with a binding, `fixed` those with one of [`Hold::Port`]: a free port is
 //!   found by at most some thousand words of bits, however many there are.
 //! - The two ends of a connection that began here are an [`Ends`] once at most, until its end. Both
 //!   sides hold it where both are inside, and it is over with the last of them.
-//! - Where the search for a port begins is a keyed hash of how many there were, which nobody outside
-//!   foresees (RFC 6056).
+//! - Where the search for a port begins is a keyed hash of how many there were, which nobody
+//!   outside foresees (RFC 6056).
 //!
 //! # Lock order
 //!
@@ -131,8 +131,8 @@ struct Port<T: ?Sized> {
     targets: HashMap<IpAddr, Vec<Arc<Binding<T>>>>,
 }
 
-/// How many sockets may share one address and port (`SO_REUSEPORT`): each is looked at for what comes
-/// there, by a thread that serves all users.
+/// How many sockets may share one address and port (`SO_REUSEPORT`): each is looked at for what
+/// comes there, by a thread that serves all users.
 const GROUP_MOST: usize = 512;
 
 impl<T: ?Sized> Default for Port<T> {
@@ -397,8 +397,8 @@ impl<T: ?Sized> PortTable<T> {
         Ok(b)
     }
 
-    /// A port for a connection from `asked.at`'s address to `to`: one from which there is no other to
-    /// it, and that only connections have. `EADDRNOTAVAIL`.
+    /// A port for a connection from `asked.at`'s address to `to`: one from which there is no other
+    /// to it, and that only connections have. `EADDRNOTAVAIL`.
     pub fn bind_towards(&self, asked: &Asked<'_>, to: Endpoint) -> Result<Arc<Binding<T>>> {
         let mut inner = self.inner.lock();
         let (ports, start) = (asked.ports, self.start(asked.ports));

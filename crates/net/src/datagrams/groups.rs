@@ -3,8 +3,8 @@
 //! # What holds
 //!
 //! - A socket is in a group of a device once at most, and leaves all when it closes.
-//! - A device is in a group as long as a socket is ([`DeviceGroups`]): the stack tells routers of the
-//!   first and of the last.
+//! - A device is in a group as long as a socket is ([`DeviceGroups`]): the stack tells routers of
+//!   the first and of the last.
 //!
 //! Lock order: [`Memberships`] → [`DeviceGroups`] → the stack's own.
 //!

@@ -191,7 +191,8 @@ impl Device {
         }
     }
 
-    /// Takes a frame out that another device brought ([`Made::send`]): packet sockets see it here, too.
+    /// Takes a frame out that another device brought ([`Made::send`]): packet sockets see it here,
+    /// too.
     pub fn pass(&self, meta: &FrameMeta, frame: &Bytes) {
         let place = self.place();
         // What is cut on the way is as small as its pieces.

@@ -1,5 +1,5 @@
-//! Devices of a namespace: those of the host that were taken over, each with a socket of its own for
-//! its frames, and virtual ones that programs make.
+//! Devices of a namespace: those of the host that were taken over, each with a socket of its own
+//! for its frames, and virtual ones that programs make.
 //!
 //! ```text
 //! mod         a namespace takes devices, and has its stack follow the table
@@ -52,7 +52,8 @@ impl NetNamespace {
     /// # Errors
     ///
     /// `EINVAL` where there is not one socket for each device, `EBUSY` where there are devices
-    /// already, no [`NetNamespace::set_bell`], or another way out; `EAGAIN` where no thread can be made.
+    /// already, no [`NetNamespace::set_bell`], or another way out; `EAGAIN` where no thread can be
+    /// made.
     pub fn attach_devices(
         self: &Arc<Self>,
         setup: Setup,

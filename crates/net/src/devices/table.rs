@@ -3,8 +3,9 @@
 //! # What holds
 //!
 //! - The table is what programs are told and what they change. The stack and the devices are told
-//!   of each change by [`NetNamespace::apply`], with the table's lock held; it is before the stack's
-//!   own locks, the devices' and the sockets'. No two namespaces' tables are locked at once.
+//!   of each change by [`NetNamespace::apply`], with the table's lock held; it is before the
+//!   stack's own locks, the devices' and the sockets'. No two namespaces' tables are locked at
+//!   once.
 //! - Numbers of all objects are bounded, and each is charged to who made it.
 
 use super::device::{Device, Kind};
@@ -301,8 +302,8 @@ impl Table {
         missing
     }
 
-    /// The order in which Linux lists routes: IPv4's by network, the longest prefix first; IPv6's as
-    /// its tree is walked, what lies inside of another before it.
+    /// The order in which Linux lists routes: IPv4's by network, the longest prefix first; IPv6's
+    /// as its tree is walked, what lies inside of another before it.
     pub fn sort_routes(&mut self) {
         self.routes.sort_by_key(|(r, _)| {
             let first = match r.to {
@@ -317,9 +318,9 @@ impl Table {
         });
     }
 
-    /// What the stack is told: the loopback device only where packets pass by it. `forwards`: whether it
-    /// sends packets for others on, of IPv4 and of IPv6. By devices of the host it never does, unless
-    /// rules have made them this host's own.
+    /// What the stack is told: the loopback device only where packets pass by it. `forwards`:
+    /// whether it sends packets for others on, of IPv4 and of IPv6. By devices of the host it
+    /// never does, unless rules have made them this host's own.
     pub fn setup(&self, forwards: [bool; 2], inside: Inside) -> Setup {
         let of_stack = |d: &Device| inside == Inside::Packets || !matches!(d.kind, Kind::Loopback);
         let all = self.entries.iter().filter(|(_, e)| of_stack(&e.device));

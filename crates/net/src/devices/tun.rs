@@ -3,8 +3,8 @@
 //!
 //! # What holds
 //!
-//! - What waits for a program is bounded, and its device's maker's memory. What finds no room is lost,
-//!   as on a wire.
+//! - What waits for a program is bounded, and its device's maker's memory. What finds no room is
+//!   lost, as on a wire.
 //! - A program gets whole packets with whole checksums: the stack makes no super-segments for these
 //!   devices, and one that comes from another device is lost.
 //! - What a program writes waits in the device's inbox as any frame does.

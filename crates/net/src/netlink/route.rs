@@ -1,5 +1,5 @@
-//! NETLINK_ROUTE (`rtnetlink(7)`): what is asked about interfaces, addresses, routes, neighbours and
-//! rules.
+//! NETLINK_ROUTE (`rtnetlink(7)`): what is asked about interfaces, addresses, routes, neighbours
+//! and rules.
 
 use super::change::{Deed, IFINFO};
 use super::message::{Request, attribute, word};

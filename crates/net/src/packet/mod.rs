@@ -11,8 +11,8 @@
 //! filter   filters of classic BPF
 //! ```
 //!
-//! A socket sees the frames of its own namespace's devices only. What goes by the loopback device is
-//! no frame here but for these sockets ([`crate::loopback`]).
+//! A socket sees the frames of its own namespace's devices only. What goes by the loopback device
+//! is no frame here but for these sockets ([`crate::loopback`]).
 
 mod filter;
 mod options;

@@ -1,4 +1,5 @@
-//! What comes to a raw or a ping socket, and what is told of an error; packets of this host to itself.
+//! What comes to a raw or a ping socket, and what is told of an error; packets of this host to
+//! itself.
 
 use super::{ECHO_V4, ECHO_V6, Kind, RawRx};
 use crate::addr::Endpoint;

@@ -11,9 +11,9 @@
 //! work:    …;  take the backlog until it is empty;  unlock;  backlog empty? done : try_lock, again
 //! ```
 //!
-//! A failed try_lock is before the unlock, so the look into the backlog that follows the unlock sees
-//! what was put there before. Nothing is left behind, and nobody waits but callers of the same
-//! socket.
+//! A failed try_lock is before the unlock, so the look into the backlog that follows the unlock
+//! sees what was put there before. Nothing is left behind, and nobody waits but callers of the
+//! same socket.
 //!
 //! Who waits on the socket's queue is told after the state is free.
 

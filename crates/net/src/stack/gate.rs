@@ -3,17 +3,17 @@
 //! # What holds
 //!
 //! - Without rules nothing is looked at: one load for each connection and datagram.
-//! - With rules, what a program of the sandbox begins leaves only if a rule lets it: connections, when
-//!   they begin and when rules change; datagrams and what raw sockets make, one by one. Frames that
-//!   programs make (AF_PACKET) do not leave.
+//! - With rules, what a program of the sandbox begins leaves only if a rule lets it: connections,
+//!   when they begin and when rules change; datagrams and what raw sockets make, one by one.
+//!   Frames that programs make (AF_PACKET) do not leave.
 //! - Who speaks first from outside, by a device of the host's, is answered: connections that were
-//!   accepted; datagrams to who sent one to that port, for [`HEARD_FOR`] seconds,
-//!   unless a rule denies it. Who speaks by a device
-//!   that programs made is one of them, whatever his address: rules are asked about him, too, since a
-//!   route that changes would have what is sent to him leave.
+//!   accepted; datagrams to who sent one to that port, for [`HEARD_FOR`] seconds, unless a rule
+//!   denies it. Who speaks by a device that programs made is one of them, whatever his address:
+//!   rules are asked about him, too, since a route that changes would have what is sent to him
+//!   leave.
 //! - A name's addresses are learnt from answers that have come to a question of this gate's own
-//!   ([`questions`]): by a port and a number that nobody foresees, and a device of the host's, from a
-//!   resolver that was named from outside the sandbox.
+//!   ([`questions`]): by a port and a number that nobody foresees, and a device of the host's,
+//!   from a resolver that was named from outside the sandbox.
 //! - All that is kept is bounded.
 
 pub(crate) mod questions;
@@ -82,8 +82,8 @@ struct Heard {
 }
 
 impl Heard {
-    /// All are forgotten, and for some time nobody is heard: what comes still may answer what was sent
-    /// by other rules.
+    /// All are forgotten, and for some time nobody is heard: what comes still may answer what was
+    /// sent by other rules.
     fn forget(&mut self, now: u64) {
         *self = Heard {
             from: now + DEAF_FOR,
@@ -196,8 +196,8 @@ impl Gate {
         }
     }
 
-    /// A packet that a program made, as [`egress::packet`] understands it; `hop` is whom it is given to
-    /// on its way, as far as the program says.
+    /// A packet that a program made, as [`egress::packet`] understands it; `hop` is whom it is
+    /// given to on its way, as far as the program says.
     pub fn packet(&self, hop: IpAddr, found: Option<To>) -> Result<()> {
         if !self.is_on() {
             return Ok(());
@@ -285,8 +285,8 @@ impl Gate {
 impl Stack {
     /// These rules hold from now on; connections that they do not allow end.
     ///
-    /// (One that begins meanwhile is in the table before it looks whether the rules have changed: either
-    /// is it seen here, or it sees the change.)
+    /// (One that begins meanwhile is in the table before it looks whether the rules have changed:
+    /// either is it seen here, or it sees the change.)
     pub fn set_rules(&self, rules: Rules) {
         self.gate.change(rules);
         for c in self.live() {

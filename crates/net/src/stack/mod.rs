@@ -27,8 +27,8 @@
 //! # What holds
 //!
 //! - These threads never wait for a connection: whoever works on it takes over what they bring
-//!   ([`connection`]). A call copies from a program's memory with its connection held, and a program
-//!   can make that take long; it keeps nobody but those that use the same connection.
+//!   ([`connection`]). A call copies from a program's memory with its connection held, and a
+//!   program can make that take long; it keeps nobody but those that use the same connection.
 //! - All that is kept for somebody outside is bounded: half-open connections by their listener's
 //!   backlog, queues by their socket's buffers.
 //!
@@ -192,8 +192,8 @@ impl Stack {
         thread("network-timers", Box::new(move || me.serve_timers()))
     }
 
-    /// Takes what has come by the host's devices, where nobody else does just now; whether there was
-    /// something. For calls, before they look or where they find nothing: without any lock.
+    /// Takes what has come by the host's devices, where nobody else does just now; whether there
+    /// was something. For calls, before they look or where they find nothing: without any lock.
     pub fn catch_up(&self, ask: Ask) -> bool {
         self.lead.get().is_some_and(|l| l.catch_up(ask))
     }

@@ -3,8 +3,8 @@
 //! programs send there goes by one socket of the host's that is connected to it.
 //!
 //! Questions of all programs share the socket: each gets a number of its own on the way, by which
-//! the answer finds back. A user has at most [`MOST`] that wait for an answer, for [`PATIENCE`]: what
-//! it asks beyond is lost.
+//! the answer finds back. A user has at most [`MOST`] that wait for an answer, for [`PATIENCE`]:
+//! what it asks beyond is lost.
 
 use crate::addr::Endpoint;
 use crate::user::Inside;
@@ -131,7 +131,8 @@ impl Waiting {
         Some(q)
     }
 
-    /// A number that no other question has, and nobody foresees; `None` where its user has too many.
+    /// A number that no other question has, and nobody foresees; `None` where its user has too
+    /// many.
     fn add(&mut self, q: Question) -> Option<u16> {
         while let Some((asked, number)) = self.order.front().copied()
             && (q.asked.duration_since(asked) > PATIENCE || self.order.len() >= MOST_OF_ALL)

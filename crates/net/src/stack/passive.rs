@@ -1,8 +1,8 @@
 //! Connections that somebody outside begins.
 //!
-//! A listener has so many half-open connections at most ([`Listener::may_begin`]). Beyond that a SYN
-//! is answered by a cookie, for which nothing is kept (RFC 4987): a flood of SYNs keeps nobody out,
-//! and takes no memory.
+//! A listener has so many half-open connections at most ([`Listener::may_begin`]). Beyond that a
+//! SYN is answered by a cookie, for which nothing is kept (RFC 4987): a flood of SYNs keeps nobody
+//! out, and takes no memory.
 
 use super::connection::{Named, Remote, ends};
 use super::table::Late;
@@ -53,10 +53,10 @@ impl Stack {
         }
     }
 
-    /// Forgets a connection in TIME_WAIT from `from` to `to`, for a new one to follow it: its port, and
-    /// the sequence number after all of its own. From port 0 it is the oldest of any port that only
-    /// connections have, where that is allowed (`net.ipv4.tcp_tw_reuse`; on the loopback device, which
-    /// is the default, nothing waits).
+    /// Forgets a connection in TIME_WAIT from `from` to `to`, for a new one to follow it: its
+    /// port, and the sequence number after all of its own. From port 0 it is the oldest of any
+    /// port that only connections have, where that is allowed (`net.ipv4.tcp_tw_reuse`; on the
+    /// loopback device, which is the default, nothing waits).
     pub(super) fn forget(
         &self,
         ns: &NetNamespace,

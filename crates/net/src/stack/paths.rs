@@ -29,8 +29,8 @@ impl Stack {
         path.map_err(NoRoute::errno)
     }
 
-    /// The way of a connection, as it is now. What began inside stays there: nobody has asked whether
-    /// it may leave.
+    /// The way of a connection, as it is now. What began inside stays there: nobody has asked
+    /// whether it may leave.
     pub fn path_again(&self, common: &Common, pair: Pair, old: &Path) -> Result<Path> {
         let (to, from) = (pair.remote.ip(), pair.local.ip());
         if !stays(old) {

@@ -4,8 +4,8 @@
 //!
 //! A frame that a program made (AF_PACKET) leaves by a device of the host's only if it speaks for
 //! this host: with the device's own address, and with addresses of this host where it names some.
-//! All others are counted and lost, as on a port that is guarded. Where there are rules for what may
-//! leave ([`super::gate`]), none does.
+//! All others are counted and lost, as on a port that is guarded. Where there are rules for what
+//! may leave ([`super::gate`]), none does.
 
 use super::Stack;
 use super::gate::Gate;

@@ -5,8 +5,8 @@
 //!
 //! - A connection is in it from its first segment to its end, or until it becomes an [`Old`].
 //! - At most [`OLD_MOST`] are left in TIME_WAIT: one more ends the oldest
-//!   (`net.ipv4.tcp_max_tw_buckets`). All last 60 s, so the queue is in the order of their ends; one
-//!   that a late FIN makes last longer is looked at again when its first time is over.
+//!   (`net.ipv4.tcp_max_tw_buckets`). All last 60 s, so the queue is in the order of their ends;
+//!   one that a late FIN makes last longer is looked at again when its first time is over.
 
 use super::connection::Remote;
 use crate::bindings::Binding;
@@ -144,8 +144,8 @@ impl Connections {
         Late::Answer(answer)
     }
 
-    /// Takes the one between these ends out, where timestamps tell a new one's segments from its own
-    /// (`tcp_twsk_unique`); the sequence number after all of its own.
+    /// Takes the one between these ends out, where timestamps tell a new one's segments from its
+    /// own (`tcp_twsk_unique`); the sequence number after all of its own.
     pub fn recycle(&self, ns: &NetNamespace, pair: &Pair) -> Option<Seq> {
         let gone = {
             let mut o = self.old.lock();
@@ -157,8 +157,8 @@ impl Connections {
         Some(next)
     }
 
-    /// The oldest between an address of this host and `to` that is old enough for that, and whose port
-    /// only connections have.
+    /// The oldest between an address of this host and `to` that is old enough for that, and whose
+    /// port only connections have.
     pub fn recyclable(&self, now: Instant, (ip, to): (IpAddr, SocketAddr)) -> Option<Pair> {
         let o = self.old.lock();
         let fits = |pair: &&Pair| {

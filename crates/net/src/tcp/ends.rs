@@ -69,7 +69,8 @@ pub fn route(
 pub(super) struct Between {
     pub local: Endpoint,
     pub remote: Endpoint,
-    /// The least sequence number that it may begin with, where it follows one that is not forgotten.
+    /// The least sequence number that it may begin with, where it follows one that is not
+    /// forgotten.
     pub least: Option<Seq>,
 }
 

@@ -141,7 +141,8 @@ impl Listener {
         (small(q.ready.len()), small(q.backlog))
     }
 
-    /// Whether it takes what comes by a device, as a score of [`crate::bindings::PortTable::lookup`].
+    /// Whether it takes what comes by a device, as a score of
+    /// [`crate::bindings::PortTable::lookup`].
     pub fn takes_from(&self, device: i32) -> Option<u32> {
         let only = u32::from(self.common.device() != 0);
         self.common.takes_from(device).then_some(only)
@@ -271,8 +272,8 @@ impl Tcp {
         })
     }
 
-    /// A port for a connection from `ip` to `to`; and the least sequence number that it may begin with,
-    /// where it follows one that is not forgotten. `EADDRNOTAVAIL`.
+    /// A port for a connection from `ip` to `to`; and the least sequence number that it may begin
+    /// with, where it follows one that is not forgotten. `EADDRNOTAVAIL`.
     pub(super) fn take_port(
         &self,
         s: &mut State,

@@ -43,7 +43,8 @@ pub(crate) enum Progress {
 }
 
 impl Stream {
-    /// Has the broker connect to `remote`. `EACCES` where the policy does not allow it (`connect(2)`).
+    /// Has the broker connect to `remote`. `EACCES` where the policy does not allow it
+    /// (`connect(2)`).
     pub fn connect(
         network: &Arc<UserNetwork>,
         common: &Arc<Common>,
@@ -152,7 +153,8 @@ impl Drop for Stream {
 pub fn is_hosts(level: i32, name: i32) -> bool {
     match level {
         SOL_SOCKET => matches!(name, SO_KEEPALIVE | SO_LINGER),
-        // NODELAY, CORK, KEEPIDLE, KEEPINTVL, KEEPCNT, LINGER2, WINDOW_CLAMP, QUICKACK, USER_TIMEOUT, NOTSENT_LOWAT.
+        // NODELAY, CORK, KEEPIDLE, KEEPINTVL, KEEPCNT, LINGER2, WINDOW_CLAMP, QUICKACK,
+        // USER_TIMEOUT, NOTSENT_LOWAT.
         SOL_TCP => matches!(name, 1 | 3..=6 | 8 | 10 | 12 | 18 | 25),
         _ => false,
     }

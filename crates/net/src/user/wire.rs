@@ -1,9 +1,9 @@
 //! What the Sentry and the broker of `--net=user` say to each other.
 //!
-//! Two sockets of packets. On the first the Sentry asks and waits for the answer ([`Request`], [`Answer`]). On the
-//! second both sides speak when they have something ([`ToBroker`], [`ToSentry`]), and what finds no room is lost,
-//! as datagrams may be. All numbers are little-endian. Decoding checks lengths; what is too long or too short is
-//! none.
+//! Two sockets of packets. On the first the Sentry asks and waits for the answer ([`Request`],
+//! [`Answer`]). On the second both sides speak when they have something ([`ToBroker`],
+//! [`ToSentry`]), and what finds no room is lost, as datagrams may be. All numbers are
+//! little-endian. Decoding checks lengths; what is too long or too short is none.
 
 use crate::addr::Endpoint;
 use std::net::IpAddr;
@@ -15,7 +15,8 @@ pub const MAX: usize = 65_536 + 64;
 /// The longest request and answer.
 pub const REQUEST_MAX: usize = 128;
 
-/// Whose it is: a user's id, as the Sentry counts what users take. The broker shares among them what it has.
+/// Whose it is: a user's id, as the Sentry counts what users take. The broker shares among them
+/// what it has.
 pub type User = u32;
 
 /// What the Sentry asks.

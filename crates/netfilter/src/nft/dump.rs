@@ -22,8 +22,8 @@ fn answer(kind: u8, family: Family, o: Out) -> Answer {
 /// How many bytes of elements one message has.
 const ELEMENTS: usize = 16_000;
 
-/// The answers to a message that asks: for one thing, or for all of a kind (`all`). `pid`, `name`: who
-/// asks.
+/// The answers to a message that asks: for one thing, or for all of a kind (`all`). `pid`, `name`:
+/// who asks.
 pub fn ask(
     r: &Ruleset,
     m: &Message<'_>,

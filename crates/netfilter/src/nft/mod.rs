@@ -1,5 +1,5 @@
-//! nf_tables as netlink speaks it (`NFNL_SUBSYS_NFTABLES`): messages that change rules, all of a batch
-//! or none, and messages that ask.
+//! nf_tables as netlink speaks it (`NFNL_SUBSYS_NFTABLES`): messages that change rules, all of a
+//! batch or none, and messages that ask.
 //!
 //! ```text
 //! mod      a transaction; what all messages have in common
@@ -139,8 +139,8 @@ impl Transaction {
         self.made
     }
 
-    /// Where in a message the attribute lies that its error is about, from its first byte: its header,
-    /// not its data. (`NLMSGERR_ATTR_OFFS`.)
+    /// Where in a message the attribute lies that its error is about, from its first byte: its
+    /// header, not its data. (`NLMSGERR_ATTR_OFFS`.)
     #[must_use]
     pub fn blamed(&self, message: &[u8]) -> Option<usize> {
         let at = self.fresh.blamed.get().checked_sub(4)?;

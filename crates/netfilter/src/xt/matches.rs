@@ -389,7 +389,8 @@ pub struct Conntrack {
     states: u16,
     statuses: u16,
     protocol: u16,
-    /// Address and mask of the original's source and destination, the reply's source and destination.
+    /// Address and mask of the original's source and destination, the reply's source and
+    /// destination.
     ends: [Option<(IpAddr, IpAddr)>; 4],
     /// The first and the last port of each.
     ports: [(u16, u16); 4],

@@ -160,8 +160,8 @@ impl Ip {
 
     /// The way of what this host answers by itself to a packet's sender, from that address.
     ///
-    /// There is none from a device that programs made, or the loopback one, to one that is guarded, nor
-    /// to somebody of whom rules say that he sent it
+    /// There is none from a device that programs made, or the loopback one, to one that is
+    /// guarded, nor to somebody of whom rules say that he sent it
     /// ([`Forwards::guarded`](crate::setup::Forwards)): answers repeat what a packet says, and its
     /// source is whatever the program wrote.
     pub(super) fn path_back(

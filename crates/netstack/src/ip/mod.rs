@@ -117,8 +117,8 @@ pub struct Ip {
 }
 
 impl Ip {
-    /// `secret` is random and known to nobody: identifications and hashes come of it. `rules` are the
-    /// namespace's.
+    /// `secret` is random and known to nobody: identifications and hashes come of it. `rules` are
+    /// the namespace's.
     #[must_use]
     pub fn new(setup: &Setup, link: Arc<dyn Link>, secret: [u8; 16], rules: Arc<Engine>) -> Ip {
         let keyed = Keyed::new(secret, 1);

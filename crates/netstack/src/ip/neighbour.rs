@@ -326,8 +326,8 @@ impl Neighbours {
         self.flush(ip)
     }
 
-    /// Gives what waits for a neighbour, in its order. Where it is not nothing, who gets it sends it
-    /// and comes again.
+    /// Gives what waits for a neighbour, in its order. Where it is not nothing, who gets it sends
+    /// it and comes again.
     pub(crate) fn flush(&mut self, ip: IpAddr) -> VecDeque<Waiting> {
         let Some(e) = self.entries.get_mut(&ip) else {
             return VecDeque::new();

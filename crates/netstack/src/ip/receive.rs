@@ -229,7 +229,8 @@ impl Ip {
         }
     }
 
-    /// Where a packet goes, once rules have seen it if it is `whole`: given back if it is for this host.
+    /// Where a packet goes, once rules have seen it if it is `whole`: given back if it is for this
+    /// host.
     fn find_way(&self, at: &Arrival<'_>, d: Datagram, whole: bool) -> Option<Datagram> {
         let ruled = whole && self.rules.is_on();
         let d = if ruled { self.come(at, d)? } else { d };

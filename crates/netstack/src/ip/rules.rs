@@ -5,16 +5,16 @@
 //!
 //! # What holds
 //!
-//! - Rules are the application's. What they make of a packet is believed no more than what a program
-//!   says: no source but this host's own leaves by a guarded device, and what goes elsewhere than its
-//!   sender said is asked for again ([`Link::permits`](super::Link::permits)).
+//! - Rules are the application's. What they make of a packet is believed no more than what a
+//!   program says: no source but this host's own leaves by a guarded device, and what goes
+//!   elsewhere than its sender said is asked for again ([`Link::permits`](super::Link::permits)).
 //! - Who has spoken, or answered a question, is who the wire says, not who rules say
 //!   ([`Info::renamed`](super::Info::renamed)).
 //! - A packet that passes inside keeps what is known of its connection: it is looked for once
 //!   (as Linux's `loopback_xmit` keeps it).
 //! - Who sends leaves a packet in a queue that is bounded, since he may hold a connection's lock.
-//!   [`Ip::pass_inside`] is for when he holds none: then he takes a few of what waits, in order, unless
-//!   somebody else does so just now. Where nobody does for a while, [`Ip::timer`] does.
+//!   [`Ip::pass_inside`] is for when he holds none: then he takes a few of what waits, in order,
+//!   unless somebody else does so just now. Where nobody does for a while, [`Ip::timer`] does.
 
 use super::Ip;
 use super::counters::{Mib, count};
@@ -185,9 +185,9 @@ impl Ip {
         self.rules.run(hook, &p, meta, true)
     }
 
-    /// Leads a packet of this host's through `output` and `postrouting`: by which path it goes, and
-    /// what is known of its connection. `b` begins with its IP header, has all headers, and is `len`
-    /// bytes long as a whole; it is written anew where rules translate.
+    /// Leads a packet of this host's through `output` and `postrouting`: by which path it goes,
+    /// and what is known of its connection. `b` begins with its IP header, has all headers, and is
+    /// `len` bytes long as a whole; it is written anew where rules translate.
     pub(super) fn go_out(
         &self,
         now: Instant,
@@ -394,8 +394,8 @@ impl Ip {
         }
     }
 
-    /// A packet for others: through `forward` and `postrouting`, and on by `dev`. `b` is the whole of
-    /// it.
+    /// A packet for others: through `forward` and `postrouting`, and on by `dev`. `b` is the whole
+    /// of it.
     pub(super) fn forward_by_rules(
         &self,
         at: &Arrival<'_>,
@@ -464,8 +464,8 @@ impl Ip {
         }
     }
 
-    /// By TCP's reset, as if it came from where the packet was to go. To who is behind a guarded device,
-    /// nobody but this host speaks.
+    /// By TCP's reset, as if it came from where the packet was to go. To who is behind a guarded
+    /// device, nobody but this host speaks.
     fn reject_by_reset(&self, at: &Arrival<'_>, d: &Datagram) {
         if d.protocol != TCP || d.cast != Cast::Unicast {
             return;

@@ -53,8 +53,8 @@ impl Message<'_> {
         self.head.len() + total(self.payload)
     }
 
-    /// A copy of its packet's beginning, with how long the IP header is, and how many bytes of the payload
-    /// are in it: of a segment none, of others those of its first part.
+    /// A copy of its packet's beginning, with how long the IP header is, and how many bytes of the
+    /// payload are in it: of a segment none, of others those of its first part.
     pub fn beginning(&self, marks: &Marks) -> Result<(Vec<u8>, usize, usize), SendError> {
         let mut head = Head::new();
         ip_header(&mut head, self, marks, 0)?;
@@ -122,8 +122,8 @@ impl Ip {
         self.send(now, path, &message, marks)
     }
 
-    /// Sends a reset to who is on a device that is not guarded, by whatever name: rules speak for the
-    /// host that it asked for.
+    /// Sends a reset to who is on a device that is not guarded, by whatever name: rules speak for
+    /// the host that it asked for.
     pub(super) fn send_reset(
         &self,
         now: Instant,

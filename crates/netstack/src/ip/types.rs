@@ -92,8 +92,8 @@ pub trait Link: Send + Sync {
     /// A frame passes by the loopback device, out and in.
     fn looped(&self, _meta: &FrameMeta, _frame: &[u8]) {}
     /// Whether what may leave at all includes this packet, which rules of the namespace have sent
-    /// elsewhere than its sender said, by a guarded device. It begins with its IP header and has all
-    /// headers.
+    /// elsewhere than its sender said, by a guarded device. It begins with its IP header and has
+    /// all headers.
     fn permits(&self, _packet: &[u8]) -> bool {
         true
     }

@@ -15,9 +15,10 @@
 //! What it does: RFC 9293 with timestamps, PAWS and window scaling (7323), selective
 //! acknowledgements both ways (2018, 2883), RACK and tail loss probes (8985), three repeated
 //! acknowledgements where the peer has no selective ones (6582), rate reduction (6937), CUBIC
-//! (9438) and Reno (5681), HyStart++ (9406), undoing of needless retransmissions (3522, 3708), challenge
-//! acknowledgements (5961), path MTU black holes (4821 7.7), buffers that tune themselves. What it does not: explicit congestion
-//! notification (marks are counted and else ignored), Fast Open, MD5.
+//! (9438) and Reno (5681), HyStart++ (9406), undoing of needless retransmissions (3522, 3708),
+//! challenge acknowledgements (5961), path MTU black holes (4821 7.7), buffers that tune
+//! themselves. What it does not: explicit congestion notification (marks are counted and else
+//! ignored), Fast Open, MD5.
 //!
 //! # What holds
 //!

@@ -1,16 +1,18 @@
 //! The broker of `--net=user`: it connects, by policy, and is the resolver.
 //!
-//! It stays in the network namespace that the starter is in, without capabilities and files, and serves a Sentry that
-//! may have been taken over. What leaves, it has sent itself: it makes sockets, asks [`egress::Guard`] before it
-//! connects them, and passes the TCP ones. Datagrams it relays ([`relay`]); names it resolves ([`resolver`]).
+//! It stays in the network namespace that the starter is in, without capabilities and files, and
+//! serves a Sentry that may have been taken over. What leaves, it has sent itself: it makes
+//! sockets, asks [`egress::Guard`] before it connects them, and passes the TCP ones. Datagrams it
+//! relays ([`relay`]); names it resolves ([`resolver`]).
 //!
 //! # What holds
 //!
-//! - No descriptor is passed of which the peer was not allowed, and none that can be given another peer.
-//! - Nothing blocks: sockets do not, and what finds no room is lost, or closed. One turn takes at most [`TURN`]
-//!   packets of each source, so that no socket's traffic keeps others waiting.
-//! - All tables are bounded: flows, questions, clients of the resolver, lines of the log. Of each, one user inside has
-//!   at most a quarter.
+//! - No descriptor is passed of which the peer was not allowed, and none that can be given another
+//!   peer.
+//! - Nothing blocks: sockets do not, and what finds no room is lost, or closed. One turn takes at
+//!   most [`TURN`] packets of each source, so that no socket's traffic keeps others waiting.
+//! - All tables are bounded: flows, questions, clients of the resolver, lines of the log. Of each,
+//!   one user inside has at most a quarter.
 
 mod relay;
 mod resolver;

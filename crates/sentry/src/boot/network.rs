@@ -29,8 +29,8 @@ pub fn report(kernel: &Kernel, container: &Arc<Container>) -> Report {
     container.ns.net.report(&owners(kernel, container))
 }
 
-/// The descriptors that stand for sockets, by the sockets' inodes. Those of other network namespaces
-/// are among them: their inodes are others.
+/// The descriptors that stand for sockets, by the sockets' inodes. Those of other network
+/// namespaces are among them: their inodes are others.
 fn owners(kernel: &Kernel, container: &Arc<Container>) -> HashMap<u64, Vec<Owner>> {
     let ns = &container.ns.pid_for_children;
     let mut all: HashMap<u64, Vec<Owner>> = HashMap::new();

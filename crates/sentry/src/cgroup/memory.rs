@@ -489,8 +489,8 @@ fn to_reclaim(text: &str) -> Result<u64> {
     Ok(n)
 }
 
-/// Waits until a new limit is kept, but no longer than who writes it can be kept from its end: it is
-/// in force in any case.
+/// Waits until a new limit is kept, but no longer than who writes it can be kept from its end: it
+/// is in force in any case.
 fn await_shrunk(m: &Memory, by: &Task) {
     const LONGEST: Duration = Duration::from_secs(1);
     const STEP: Duration = Duration::from_millis(1);

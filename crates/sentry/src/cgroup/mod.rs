@@ -18,8 +18,8 @@
 //!
 //! Invariants: `populated` is the number of live processes in a group and below; a group with live
 //! processes or children is never dead; `freezers` is how many of a group and those above it have
-//! been told to freeze. A group has the `memory` controller exactly where its parent gives it to its
-//! children; what its processes make is paid from the nearest account upwards
+//! been told to freeze. A group has the `memory` controller exactly where its parent gives it to
+//! its children; what its processes make is paid from the nearest account upwards
 //! ([`Cgroup::account`]), which changes with the tree's shape and moves alone.
 
 pub mod files;

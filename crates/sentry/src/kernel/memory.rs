@@ -1,6 +1,6 @@
 //! Where the memory of a container, or of a control group in it, ends: room is made by giving back
-//! what nobody touched, or by sending out what was not used lately; else by ending a process (Linux:
-//! mm/vmscan.c, mm/oom_kill.c).
+//! what nobody touched, or by sending out what was not used lately; else by ending a process
+//! (Linux: mm/vmscan.c, mm/oom_kill.c).
 //!
 //! # Invariants
 //!
@@ -316,8 +316,8 @@ impl Kernel {
     }
 
     /// Has so much sent out. Each process gives its part; where that is too little, whoever has
-    /// more, and what nobody touched is given back as well. What is protected as well as can be goes
-    /// where there is nothing else, or has been nothing for long (`is_late`).
+    /// more, and what nobody touched is given back as well. What is protected as well as can be
+    /// goes where there is nothing else, or has been nothing for long (`is_late`).
     fn send_out(&self, c: &Arc<Container>, d: &Domain, s: Shortage, is_late: bool) -> u64 {
         let bytes = s.wanted;
         if bytes == 0 {

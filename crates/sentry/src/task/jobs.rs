@@ -94,8 +94,9 @@ impl Notify {
     }
 }
 
-/// Enforces RLIMIT_CPU (`check_process_timers`): SIGKILL at the hard limit, SIGXCPU at the soft one
-/// and every second from then on. Gives the CPU time at which to look again; `None` without a limit.
+/// Enforces RLIMIT_CPU (`check_process_timers`): SIGKILL at the hard limit, SIGXCPU at the soft
+/// one and every second from then on. Gives the CPU time at which to look again; `None` without a
+/// limit.
 fn cpu_limit(k: &Arc<crate::Kernel>, g: &Arc<ThreadGroup>) -> Option<i64> {
     const SECOND: u64 = 1_000_000_000;
     // No time at all means a second.

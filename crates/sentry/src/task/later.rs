@@ -1,5 +1,5 @@
-//! Who does what is put off until no lock is held ([`wait::later`]): a task at its boundary, and for
-//! threads that have none a service thread.
+//! Who does what is put off until no lock is held ([`wait::later`]): a task at its boundary, and
+//! for threads that have none a service thread.
 
 use super::Task;
 use parking_lot::Mutex;

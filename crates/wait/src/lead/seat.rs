@@ -1,9 +1,9 @@
-//! Who works, and the service thread that sleeps meanwhile: the steps of these words, apart from what
-//! they are made of, so that the model tries all their orders.
+//! Who works, and the service thread that sleeps meanwhile: the steps of these words, apart from
+//! what they are made of, so that the model tries all their orders.
 //!
 //! Leaving and falling asleep are the halves of Dekker's protocol: each stores its own word first,
-//! and looks at the other's then. So a leader that leaves tells a service thread that sleeps, or that
-//! sees it leave.
+//! and looks at the other's then. So a leader that leaves tells a service thread that sleeps, or
+//! that sees it leave.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
@@ -105,8 +105,8 @@ mod model {
         working: AtomicUsize,
     }
 
-    /// As the compiler makes a SeqCst store (a locked instruction) and a load. (loom takes SeqCst of
-    /// other than fences for AcqRel.)
+    /// As the compiler makes a SeqCst store (a locked instruction) and a load. (loom takes SeqCst
+    /// of other than fences for AcqRel.)
     fn locked<R>(f: impl FnOnce() -> R) -> R {
         fence(SeqCst);
         let r = f();
@@ -175,7 +175,8 @@ mod model {
         }
     }
 
-    /// However leaders come and leave, and callers between them, at the end the service thread works.
+    /// However leaders come and leave, and callers between them, at the end the service thread
+    /// works.
     #[test]
     fn nobody_is_left_without_a_worker() {
         for begin in [FREE, SERVICE] {

@@ -1,5 +1,5 @@
-//! What a connection holds, as its user's and as the sandbox's, and what it does where there is little
-//! memory ([`crate::tcp_memory`]).
+//! What a connection holds, as its user's and as the sandbox's, and what it does where there is
+//! little memory ([`crate::tcp_memory`]).
 
 use super::{Orphan, Out, Remote, State};
 use crate::options::Common;
@@ -104,8 +104,8 @@ impl Remote {
     }
 }
 
-/// There is no memory: a segment brings as much as a queue that holds `held` bytes may have at least.
-/// What is cut comes again.
+/// There is no memory: a segment brings as much as a queue that holds `held` bytes may have at
+/// least. What is cut comes again.
 pub(super) fn shorten(segment: &mut Segment, held: usize) {
     let most = LEAST.saturating_sub(held);
     if segment.payload.len() > most {

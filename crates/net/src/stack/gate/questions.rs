@@ -1,7 +1,7 @@
 //! Questions for names under way, to the resolvers and to Docker's name server.
 //!
-//! Each goes by a port of its own, which no socket has, and with a number of its own. A user has at most
-//! a quarter of those that wait; what it asks beyond is lost, as datagrams may be.
+//! Each goes by a port of its own, which no socket has, and with a number of its own. A user has
+//! at most a quarter of those that wait; what it asks beyond is lost, as datagrams may be.
 
 use super::{Gate, seconds};
 use crate::addr::Endpoint;

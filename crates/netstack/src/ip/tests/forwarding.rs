@@ -132,7 +132,8 @@ fn what_cannot_go_on_is_told() {
 #[test]
 fn no_answer_leaves_by_a_guarded_device_to_who_came_by_another() {
     /// Of a host behind the second device, that came by the first: an echo, a datagram to a port
-    /// that nobody has, a segment without a connection, a protocol that nobody knows, wrong options.
+    /// that nobody has, a segment without a connection, a protocol that nobody knows, wrong
+    /// options.
     fn forged() -> Vec<Vec<u8>> {
         let mut echo = vec![8, 0, 0, 0, 0, 1, 0, 1];
         let sum = super::super::wire::Sum::default().add(&echo).finish();

@@ -206,7 +206,8 @@ impl Connection {
         }
     }
 
-    /// Data went out: an acknowledgement rides on what comes next, too (Linux: tcp_event_data_sent).
+    /// Data went out: an acknowledgement rides on what comes next, too (Linux:
+    /// tcp_event_data_sent).
     pub(super) fn data_went(&mut self, now: Instant) {
         if now.since(self.rcv.last) < DELAY {
             self.acking.is_interactive = true;

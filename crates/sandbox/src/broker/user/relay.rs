@@ -1,7 +1,8 @@
 //! Datagrams: a socket of the host for each socket inside and each of its peers.
 //!
-//! Each is connected to its peer, so nothing of anybody else comes back by it, and the host tells where nobody is.
-//! One that nothing went by for [`IDLE`] seconds goes, as with a router that translates addresses.
+//! Each is connected to its peer, so nothing of anybody else comes back by it, and the host tells
+//! where nobody is. One that nothing went by for [`IDLE`] seconds goes, as with a router that
+//! translates addresses.
 
 use super::{Broker, Shares, Source, TURN, now};
 use abi::errno::{EACCES, EAGAIN};
@@ -17,7 +18,8 @@ use std::collections::HashMap;
 const IDLE: u64 = 180;
 /// How often idle ones are looked for.
 const SWEEP: u64 = 10;
-/// The most flows, but at most half of the descriptors that there may be; the one that was idle for longest makes room.
+/// The most flows, but at most half of the descriptors that there may be; the one that was idle
+/// for longest makes room.
 const FLOWS: usize = 4096;
 
 /// What the person is told where the host lets the broker make no ping sockets.

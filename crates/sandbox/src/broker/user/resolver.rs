@@ -1,7 +1,8 @@
 //! The resolver: questions for names, by datagram and by stream, to the host's name servers.
 //!
-//! Each question that the policy lets through is asked anew, by a socket and with a number of its own, so that nobody
-//! off the path can guess what to forge. A server that says nothing for [`TRY`] seconds is left for the next.
+//! Each question that the policy lets through is asked anew, by a socket and with a number of its
+//! own, so that nobody off the path can guess what to forge. A server that says nothing for
+//! [`TRY`] seconds is left for the next.
 
 use super::{Broker, Shares, Source, now};
 use abi::Result;

@@ -175,8 +175,8 @@ impl TaskList {
         t.trace.state.lock().unlink(t)
     }
 
-    /// A thread takes the main thread's id (execve(2)): its link and its tracees go with it, and the
-    /// former main thread's link ends.
+    /// A thread takes the main thread's id (execve(2)): its link and its tracees go with it, and
+    /// the former main thread's link ends.
     pub fn links_succeed(&mut self, old: &Task, new: &Arc<Task>) {
         self.links.remove(new.tid);
         if let Some(tracer) = self.links.tracer(old.tid) {

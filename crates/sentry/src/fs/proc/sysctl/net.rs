@@ -23,8 +23,8 @@ enum Number {
     /// Of netfilter: how many connections are known, and how many may be.
     Known,
     MostKnown,
-    /// As many numbers as it begins with, of which none is above the last one here. There are no ping
-    /// sockets: their groups stand here.
+    /// As many numbers as it begins with, of which none is above the last one here. There are no
+    /// ping sockets: their groups stand here.
     Kept(&'static str, &'static [i64], i64),
 }
 
