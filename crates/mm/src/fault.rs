@@ -101,7 +101,7 @@ impl State {
         match self.host.hole(va, near) {
             // So that what is used can be told from what is not.
             Ok(hole) if is_private(&pma) && self.swap.matters => {
-                self.host_map(window(va, crate::swap::CLUSTER, &hole));
+                self.host_map(window(va, crate::hands::CLUSTER, &hole));
             }
             Ok(hole) if own => {
                 let step = self.step(va, &vr, &vma, hole);

@@ -1,8 +1,8 @@
 //! What `/proc` tells.
 
+use crate::hands::clusters;
 use crate::room::Layout;
 use crate::state::State;
-use crate::swap::clusters;
 use crate::types::MapName;
 use crate::vma::{FileRef, Vma, VmaFlags};
 use crate::{Mm, PAGE};

@@ -76,6 +76,7 @@
 
 mod advise;
 mod age;
+mod ages;
 mod ahead;
 mod bounds;
 mod brk;
@@ -85,6 +86,7 @@ mod copy;
 mod fault;
 mod fork;
 pub mod futex;
+mod hands;
 mod host;
 mod host_map;
 mod info;
@@ -117,7 +119,7 @@ mod vmas;
 
 use abi::errno::ESRCH;
 use abi::{Errno, Va};
-use age::Old;
+use ages::Old;
 use bounds::Bounded;
 use clas::{Clas, MappingObserver, Waiter};
 use parking_lot::{Mutex, RwLock};
@@ -128,7 +130,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::ucounts::Ucounts;
 
-pub use age::AGES;
+pub use ages::AGES;
 pub use bounds::Bounds;
 pub use fork::Writers;
 pub use futex::FutexKey;

@@ -6,15 +6,15 @@ pub(crate) mod pmas;
 
 use crate::Mm;
 use crate::Result;
-use crate::age::{Ages, Old};
+use crate::ages::{Ages, Old};
 use crate::bounds::Bounded;
 use crate::chunk::Chunk;
+use crate::hands::{Hands, Kin};
 use crate::host_map::HostMap;
 use crate::patches::Patches;
 use crate::predict::Predictor;
 use crate::quota::Quota;
 use crate::room::Room;
-use crate::swap::{Hands, Kin};
 use crate::vma::Vma;
 use crate::vmas::Vmas;
 use abi::errno::ENOMEM;

@@ -4,6 +4,7 @@ mod containers;
 mod map;
 pub mod memory;
 mod reclaim;
+mod send;
 
 use crate::container::{self, Container};
 use crate::ns::NsProxy;

@@ -19,6 +19,7 @@ use abi::Result;
 use clas::Clas;
 use config::{Config, Devices, PlatformKind, control};
 use gofer::client::Client;
+use hostcall::HostFd;
 use hostcall::time::Laps;
 use ipc::timer::TimerService;
 use net::NetNamespace;
@@ -74,6 +75,20 @@ fn or<T>(r: Result<T>, what: &str) -> core::result::Result<T, Failure> {
     r.map_err(|e| format!("cannot {what}: {e}").into())
 }
 
+/// So many bytes of it: in the file, or in memory.
+fn make_swap(
+    clas: &Clas,
+    bytes: Option<u64>,
+    file: Option<HostFd>,
+) -> core::result::Result<(), Failure> {
+    match (bytes, file) {
+        (Some(n), Some(file)) => clas.swap_in_file(file, n),
+        (Some(n), None) => or(clas.swap_in_memory(n), "make the swap")?,
+        (None, _) => {}
+    }
+    Ok(())
+}
+
 /// Makes the kernel; gives the first program if it is held.
 fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), Failure> {
     let wanted = config.trace.verbosity > 0;
@@ -81,11 +96,7 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
     let platform = platform(&config)?;
     laps.lap("platform");
     let clas = or(Clas::new(), "make the memory file")?;
-    match (config.container.limits.swap_max(), config.swap) {
-        (Some(n), Some(file)) => clas.swap_in_file(file, n),
-        (Some(n), None) => or(clas.swap_in_memory(n), "make the swap")?,
-        (None, _) => {}
-    }
+    make_swap(&clas, config.container.limits.swap_max(), config.swap)?;
     let (net, devices) = network(config.net)?;
     net.set_memory(&clas);
     // Devices may come at the start, behind the walls.

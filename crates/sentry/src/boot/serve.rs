@@ -200,20 +200,7 @@ impl Server {
             control::MAP => request.tell(given, "the memory", |r| {
                 serde_json::to_vec(&r.kernel.memory_map(&r.container))
             }),
-            control::BOUNDS => request.aside(move |r| {
-                let body = given.first().ok_or("the request has no body")?;
-                let body = or(read_all(body), "read of the limits")?;
-                let change: MemoryChange = serde_json::from_slice(&body)
-                    .map_err(|e| format!("the limits are not understood: {e}"))?;
-                if let Some(b) = change.process {
-                    r.kernel
-                        .set_bounds(&r.container, b.pid, b.limit, b.reserve)?;
-                }
-                if let Some(name) = change.replacement {
-                    r.kernel.choose_replacement(&r.container, name);
-                }
-                Ok(Some(0))
-            }),
+            control::BOUNDS => request.aside(move |r| change_memory(r, &given)),
             // (They are the sandbox's: who joins it has no say.)
             control::RULES if Arc::ptr_eq(container, &kernel.root) => {
                 request.aside(move |r| {
@@ -246,6 +233,22 @@ impl Server {
         let devices = devices.ok_or("the network's devices are not all there")?;
         attach(&self.kernel, devices)
     }
+}
+
+/// Changes how the container's memory is governed.
+fn change_memory(r: &Request, given: &[HostFd]) -> core::result::Result<Option<u32>, Failure> {
+    let body = given.first().ok_or("the request has no body")?;
+    let body = or(read_all(body), "read of the limits")?;
+    let change: MemoryChange =
+        serde_json::from_slice(&body).map_err(|e| format!("the limits are not understood: {e}"))?;
+    if let Some(b) = change.process {
+        r.kernel
+            .set_bounds(&r.container, b.pid, b.limit, b.reserve)?;
+    }
+    if let Some(name) = change.replacement {
+        r.kernel.choose_replacement(&r.container, name);
+    }
+    Ok(Some(0))
 }
 
 /// Answers with this JSON, into the descriptor that came.

@@ -22,32 +22,29 @@
 
 use super::Kernel;
 use crate::cgroup::Cgroup;
-use crate::cgroup::memory::{Event, Memory, Protection, Protections};
+use crate::cgroup::memory::{Event, Memory, Protections};
 use crate::container::Container;
 use crate::container::log::Level;
-use crate::container::replacement::{Part, Policy, Share};
+use crate::container::replacement::Share;
 use crate::task::{Task, ThreadGroup};
 use abi::PAGE_SIZE;
 use abi::errno::{EAGAIN, EINTR};
 use abi::signal::SIGKILL;
 use clas::{AccountId, Shortage};
 use config::{LEAST_MEMORY, MemoryProcess, MemoryReport, control};
-use mm::{Bounds, Mm, Pick};
+use mm::{Bounds, Mm};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// So much is worth a round; less could be had again and again, one page at a time.
-const ENOUGH: u64 = 32 * PAGE_SIZE;
+pub(super) const ENOUGH: u64 = 32 * PAGE_SIZE;
 /// How long a process may take to go before the next one is ended, too: it may be held up by a lock
 /// of who waits for its memory.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long address spaces may be too busy to be asked for what they have not touched.
 const BUSY_MAX: Duration = Duration::from_millis(200);
-/// How long it is waited for a busy address space, and for all of them together.
-const PATIENCE_FOR_ONE: Duration = Duration::from_millis(2);
-const PATIENCE_FOR_ALL: Duration = Duration::from_millis(20);
 /// So many rounds are made in vain for an account that nobody waits for.
 const IN_VAIN: u32 = 20;
 /// So many times little can be sent out before that is believed.
@@ -113,7 +110,7 @@ impl Going {
 pub(super) struct Holder {
     pub(super) group: Arc<ThreadGroup>,
     /// Where it was when it was found: under the lock that moves take, as who pays for it changes.
-    cgroup: Arc<Cgroup>,
+    pub(super) cgroup: Arc<Cgroup>,
     pub(super) mm: Arc<Mm>,
 }
 
@@ -142,10 +139,10 @@ impl Holder {
 
 /// Whose limit it is that somebody needs room within.
 #[derive(Clone)]
-struct Domain {
-    account: AccountId,
+pub(super) struct Domain {
+    pub(super) account: AccountId,
     /// `None` for the container.
-    group: Option<Arc<Cgroup>>,
+    pub(super) group: Option<Arc<Cgroup>>,
 }
 
 impl Domain {
@@ -158,11 +155,11 @@ impl Domain {
         Some(Domain { account, group })
     }
 
-    fn group(&self) -> Option<&Cgroup> {
+    pub(super) fn group(&self) -> Option<&Cgroup> {
         self.group.as_deref()
     }
 
-    fn has(&self, h: &Holder) -> bool {
+    pub(super) fn has(&self, h: &Holder) -> bool {
         let of = |d: &Arc<Cgroup>| h.cgroup.is_below(d);
         self.group.as_ref().is_none_or(of)
     }
@@ -313,50 +310,6 @@ impl Kernel {
             self.round(c, d, going);
         }
         false
-    }
-
-    /// Has so much sent out. Each process gives its part; where that is too little, whoever has
-    /// more, and what nobody touched is given back as well. What is protected as well as can be
-    /// goes where there is nothing else, or has been nothing for long (`is_late`).
-    fn send_out(&self, c: &Arc<Container>, d: &Domain, s: Shortage, is_late: bool) -> u64 {
-        let bytes = s.wanted;
-        if bytes == 0 {
-            return 0;
-        }
-        let holders = self.address_spaces(c);
-        let by = Sender {
-            policy: &*c.shortage.policy(),
-            account: d.account,
-            is_late,
-            until: Instant::now() + PATIENCE_FOR_ALL,
-        };
-        // (Frames of a group may be with others: who moved away, or was forked.)
-        let (within, beside): (Vec<_>, Vec<_>) = holders.into_iter().partition(|h| d.has(h));
-        let mut low = Protections::within(d.group(), Protection::Low);
-        let mut freed = send_planned(&by, &within, &mut low, bytes);
-        if freed < bytes / 2 {
-            freed += within.iter().filter_map(|h| h.mm.trim()).sum::<u64>();
-        }
-        let mut spare = || {
-            within
-                .iter()
-                .map(|h| h.share(&mut low).above())
-                .sum::<u64>()
-        };
-        // (Nobody waits for what is above `memory.high`, or for a reserve; and more comes of what
-        // ends.)
-        let is_needed = s.is_awaited && !c.clas.is_to_get_more();
-        if freed == 0 && is_needed && (is_late || spare() < ENOUGH) {
-            let mut min = Protections::within(d.group(), Protection::Min);
-            freed = send_planned(&by, &within, &mut min, bytes);
-            if freed > 0 {
-                note_low(&within, &mut low, &mut min);
-            }
-        }
-        if freed == 0 && d.group.is_some() && s.is_awaited {
-            freed = send_planned(&by, &beside, &mut low, bytes);
-        }
-        freed
     }
 
     fn round(&self, c: &Arc<Container>, d: &Domain, going: &mut Going) {
@@ -645,78 +598,6 @@ fn in_turn(mut all: Vec<Shortage>, turn: usize) -> Vec<Shortage> {
     }
     all.truncate(root + MOST);
     all
-}
-
-/// Counts for their groups that something of theirs went though `memory.low` speaks for them.
-fn note_low(holders: &[Holder], low: &mut Protections<'_>, min: &mut Protections<'_>) {
-    let mut seen: Vec<Arc<Cgroup>> = Vec::new();
-    for h in holders {
-        let group = &h.cgroup;
-        if h.share(low).reserve > h.share(min).reserve
-            && !seen.iter().any(|g| Arc::ptr_eq(g, group))
-        {
-            group.memory_event(Event::Low);
-            seen.push(group.clone());
-        }
-    }
-}
-
-/// How memory is sent out: by which policy, and of what account's.
-struct Sender<'a> {
-    policy: &'a dyn Policy,
-    account: AccountId,
-    /// Nothing could be sent out for long.
-    is_late: bool,
-    /// Until then it is waited for busy address spaces.
-    until: Instant,
-}
-
-/// Has them send out so many bytes, as the policy says; how many went.
-fn send_planned(by: &Sender<'_>, holders: &[Holder], p: &mut Protections<'_>, bytes: u64) -> u64 {
-    let mut shares: Vec<Share> = holders.iter().map(|h| h.share(p)).collect();
-    if by.policy.needs_ages(&shares, bytes) {
-        for (h, s) in holders.iter().zip(&mut shares) {
-            h.mm.age();
-            s.old = h.mm.old();
-        }
-    }
-    let mut freed = 0;
-    let mut send = |parts: Vec<Part>, least: u64| {
-        for part in parts {
-            let most = shares[part.who].above().min(bytes.saturating_sub(freed));
-            let n = part.bytes.max(least).min(most);
-            freed += by.send(&holders[part.who].mm, n, part.pick);
-        }
-        freed
-    };
-    // Where that is too little, whoever has more.
-    if send(by.policy.plan(&shares, bytes), ENOUGH) < bytes / 2 {
-        send(by.policy.rest(&shares, by.is_late), 0);
-    }
-    freed
-}
-
-impl Sender<'_> {
-    /// Has one send out so many bytes; how many went.
-    fn send(&self, mm: &Mm, bytes: u64, pick: Pick) -> u64 {
-        /// A lap may be long; it goes on the next time.
-        const STEPS: u32 = 64;
-        let mut freed = 0;
-        for _ in 0..STEPS {
-            if freed >= bytes {
-                break;
-            }
-            let patience = self.until.saturating_duration_since(Instant::now());
-            let patience = patience.min(PATIENCE_FOR_ONE);
-            let sent = mm.send_out(bytes - freed, self.account, pick, patience);
-            freed += sent.bytes;
-            self.policy.gave(mm.id(), pick, sent);
-            if sent.at_end {
-                break;
-            }
-        }
-        freed
-    }
 }
 
 fn told(p: clas::Pressure) -> config::Pressure {
