@@ -620,10 +620,17 @@ impl Clas {
         })
     }
 
-    /// Whether an account is another, or below it.
+    /// Whether there is such an account.
     #[must_use]
-    pub fn is_below(&self, id: AccountId, above: AccountId) -> bool {
-        self.inner.lock().accounts.is_below(id, above)
+    pub fn has_account(&self, id: AccountId) -> bool {
+        self.inner.lock().accounts.get(id).is_some()
+    }
+
+    /// An account, and all above it.
+    #[must_use]
+    pub fn upwards(&self, id: AccountId) -> Vec<AccountId> {
+        let inner = self.inner.lock();
+        inner.accounts.upwards(id).map(|(id, _)| id).collect()
     }
 
     /// Bytes of frames that are contents of files, or shared memory.

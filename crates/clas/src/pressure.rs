@@ -20,7 +20,7 @@ use crate::accounts::AccountId;
 use crate::{Account, Clas, Inner};
 use smallvec::SmallVec;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// How often what was lost is taken into the averages.
@@ -84,8 +84,10 @@ impl Line {
 /// The stalls of an account.
 #[derive(Debug)]
 pub(crate) struct Stalls {
-    /// Threads that stall now, and since when there are some.
+    /// Threads that stall now, those of them that are held up and do not look as if they ran, and
+    /// since when there are some.
     now: u32,
+    held_up: u32,
     since: Instant,
     some: Line,
     full: Line,
@@ -102,6 +104,7 @@ impl Stalls {
         let now = Instant::now();
         Stalls {
             now: 0,
+            held_up: 0,
             since: now,
             some: Line::default(),
             full: Line::default(),
@@ -111,18 +114,20 @@ impl Stalls {
         }
     }
 
-    fn begin(&mut self, at: Instant) {
+    fn begin(&mut self, at: Instant, is_held_up: bool) {
         if self.now == 0 {
-            self.since = at;
+            self.since = self.since.max(at);
         }
         self.now += 1;
+        self.held_up += u32::from(is_held_up);
     }
 
     /// Takes in the time until `at`.
     fn catch_up(&mut self, at: Instant) {
         if self.now > 0 {
+            // (Who comes later may have looked at the clock earlier.)
             self.some.lost.total += at.saturating_duration_since(self.since);
-            self.since = at;
+            self.since = self.since.max(at);
         }
         if let Some(part) = self.full_part {
             let new = self.some.lost.total - self.shared;
@@ -138,9 +143,10 @@ impl Stalls {
         }
     }
 
-    fn end(&mut self, at: Instant) {
+    fn end(&mut self, at: Instant, was_held_up: bool) {
         self.catch_up(at);
         self.now = self.now.saturating_sub(1);
+        self.held_up = self.held_up.saturating_sub(u32::from(was_held_up));
     }
 
     /// Somebody has looked, while some stalled.
@@ -163,9 +169,32 @@ impl Stalls {
 #[derive(Default)]
 pub(crate) struct Watch {
     /// Immutable once set.
-    watcher: OnceLock<Box<dyn Fn() + Send + Sync>>,
-    /// It was told. Atomic.
-    is_told: AtomicBool,
+    watcher: OnceLock<Box<dyn Fn() -> bool + Send + Sync>>,
+    /// It watches. Atomic.
+    watches: AtomicBool,
+    /// So many stalls pass before it is told again: it could not watch. Atomic.
+    passes: AtomicU32,
+}
+
+/// See [`Watch::passes`].
+const PASSES: u32 = 1024;
+
+impl Watch {
+    fn tell(&self) {
+        if self.watches.load(Ordering::Relaxed) {
+            return;
+        }
+        if self.passes.load(Ordering::Relaxed) > 0 {
+            self.passes.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
+        if !self.watches.swap(true, Ordering::Relaxed)
+            && self.watcher.get().is_some_and(|tell| !tell())
+        {
+            self.passes.store(PASSES, Ordering::Relaxed);
+            self.watches.store(false, Ordering::Relaxed);
+        }
+    }
 }
 
 /// The calling thread gets no further for lack of memory, until this is dropped.
@@ -173,6 +202,7 @@ pub(crate) struct Watch {
 pub struct Stall<'a> {
     clas: &'a Clas,
     accounts: SmallVec<[AccountId; 4]>,
+    is_held_up: bool,
 }
 
 impl Drop for Stall<'_> {
@@ -181,7 +211,7 @@ impl Drop for Stall<'_> {
         let mut inner = self.clas.inner.lock();
         for id in &self.accounts {
             if let Some(e) = inner.accounts.get_mut(*id) {
-                e.stalls.end(now);
+                e.stalls.end(now, self.is_held_up);
             }
         }
     }
@@ -190,46 +220,59 @@ impl Drop for Stall<'_> {
 impl Clas {
     /// See [`Stall`]. Without any lock of this crate's.
     pub fn stall(&self) -> Stall<'_> {
+        self.begin_stall(false)
+    }
+
+    /// The same for a thread that sleeps for `memory.high`.
+    pub fn hold_up(&self) -> Stall<'_> {
+        self.begin_stall(true)
+    }
+
+    fn begin_stall(&self, is_held_up: bool) -> Stall<'_> {
         let now = Instant::now();
         let mut inner = self.inner.lock();
         let upwards = inner.accounts.upwards(self.payer());
         let accounts: SmallVec<[AccountId; 4]> = upwards.map(|(id, _)| id).collect();
         for id in &accounts {
             if let Some(e) = inner.accounts.get_mut(*id) {
-                e.stalls.begin(now);
+                e.stalls.begin(now, is_held_up);
             }
         }
         drop(inner);
-        let watch = &self.watch;
-        if !watch.is_told.swap(true, Ordering::Relaxed)
-            && let Some(watcher) = watch.watcher.get()
-        {
-            watcher();
-        }
+        self.watch.tell();
         Stall {
             clas: self,
             accounts,
+            is_held_up,
         }
     }
 
     /// Has `watcher` told, once for all, when there are stalls and nobody watches: from then on it
-    /// looks ([`Clas::stalled`]), until it says that it does not any more ([`Clas::unwatched`]).
-    pub fn on_stall(&self, watcher: Box<dyn Fn() + Send + Sync>) {
+    /// looks ([`Clas::stalled`]), until it need not any more ([`Clas::may_end_watch`]); false where it cannot.
+    /// Locks of address spaces may be held.
+    pub fn on_stall(&self, watcher: Box<dyn Fn() -> bool + Send + Sync>) {
         let _ = self.watch.watcher.set(watcher);
     }
 
-    /// See [`Clas::on_stall`].
-    pub fn unwatched(&self) {
-        self.watch.is_told.store(false, Ordering::Relaxed);
+    /// Whether the watcher is to end: it is told of the next stall.
+    #[must_use]
+    pub fn may_end_watch(&self) -> bool {
+        let inner = self.inner.lock();
+        let is_quiet = inner.accounts.root().stalls.now == 0;
+        if is_quiet {
+            self.watch.watches.store(false, Ordering::Relaxed);
+        }
+        is_quiet
     }
 
-    /// The accounts in which threads stall now, and how many.
+    /// The accounts in which threads stall now, and how many of them look as if they ran.
     #[must_use]
     pub fn stalled(&self) -> Vec<(AccountId, u32)> {
         let inner = self.inner.lock();
         let all = inner.accounts.all();
         let stalled = all.filter(|(_, e)| e.stalls.now > 0);
-        stalled.map(|(id, e)| (id, e.stalls.now)).collect()
+        let running = |s: &Stalls| s.now - s.held_up;
+        stalled.map(|(id, e)| (id, running(&e.stalls))).collect()
     }
 
     /// In each of these stalled some when somebody looked, and no other task ran, or one did.
@@ -283,8 +326,8 @@ mod tests {
         // Half of each of thirty periods.
         for _ in 0..30 {
             let begin = s.at;
-            s.begin(begin);
-            s.end(begin + PERIOD / 2);
+            s.begin(begin, false);
+            s.end(begin + PERIOD / 2, false);
             s.catch_up(begin + PERIOD);
         }
         let [ten, sixty, long] = s.some.lost.averages;
@@ -318,11 +361,15 @@ mod tests {
     fn one_thread_more_loses_no_more_of_some() {
         let mut s = Stalls::new();
         let begin = s.at;
-        s.begin(begin);
-        s.begin(begin + PERIOD / 8);
-        s.end(begin + PERIOD / 4);
+        s.begin(begin, false);
+        s.begin(begin + PERIOD / 8, false);
+        s.end(begin + PERIOD / 4, false);
         s.looked(false);
-        s.end(begin + PERIOD / 2);
+        s.end(begin + PERIOD / 2, false);
+        assert_eq!(s.some.lost.total, PERIOD / 2);
+        // Nor does one that looked at the clock before.
+        s.begin(begin + PERIOD / 4, false);
+        s.end(begin + PERIOD / 2, false);
         assert_eq!(s.some.lost.total, PERIOD / 2);
         // (Somebody ran whenever it was looked at.)
         assert_eq!(s.full.lost.total, Duration::ZERO);

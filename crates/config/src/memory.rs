@@ -19,8 +19,10 @@ pub struct MemoryReport {
     /// What the host's memory holds for that.
     pub swap_memory: u64,
     /// How it is chosen what is swapped out.
+    #[serde(default)]
     pub replacement: Replacement,
     /// What its threads have lost for lack of memory.
+    #[serde(default)]
     pub pressure: Pressure,
     /// How many processes were ended for lack of memory.
     pub ended: u64,

@@ -14,26 +14,48 @@
 //!   each of n looks after its mapping was dropped is looked at again 2^n generations later, 32 at
 //!   most ([`crate::ages`]).
 
-use crate::ages::{AGES, Ages, Seen, index, next};
+use crate::ages::{AGES, Runs, index, next};
 use crate::hands::{CLUSTER, clusters};
-use crate::pma::PmaKind;
 use crate::state::State;
+use crate::swap::is_private;
 use crate::{Mm, PAGE};
-use std::collections::HashMap;
+use platform::USER_MAX;
 use std::ops::Range;
+use std::time::{Duration, Instant};
+
+/// Clusters that are looked at under one lock.
+const SLICE: usize = 1024;
+/// How long it is waited for a busy address space that was begun with.
+const PATIENCE: Duration = Duration::from_millis(2);
 
 impl Mm {
-    /// Begins a generation. False where somebody is busy with the address space.
-    pub fn age(&self) -> bool {
-        let Some(mut st) = self.state.try_lock() else {
-            return false;
-        };
-        let old = st.age();
-        self.old.set(old);
-        true
+    /// Ends a generation, or goes on with that where `until` came before its end.
+    pub fn age(&self, until: Instant) {
+        let mut st = self.state.try_lock();
+        while let Some(mut locked) = st.take() {
+            if locked.age_slice() {
+                self.old.set(locked.ages.old);
+                break;
+            }
+            drop(locked);
+            if Instant::now() >= until {
+                break;
+            }
+            st = self.state.try_lock_for(PATIENCE);
+        }
     }
 
-    /// How many bytes that could be sent out were not used for one generation, for two, and for more.
+    /// No policy asks for ages any more.
+    pub fn forget_ages(&self) {
+        let mut st = self.state.lock();
+        st.ages.forget();
+        st.charge_ages();
+        drop(st);
+        self.old.set([0; AGES]);
+    }
+
+    /// How many bytes that could be sent out were not used for one generation, for two, and for
+    /// more.
     #[must_use]
     pub fn old(&self) -> [u64; AGES] {
         self.old.get()
@@ -41,49 +63,67 @@ impl Mm {
 }
 
 impl State {
-    fn age(&mut self) -> [u64; AGES] {
+    /// Looks at the next clusters; whether they were the last.
+    fn age_slice(&mut self) -> bool {
+        let at = self.ages.at;
+        if at == 0 {
+            self.ages.generation += 1;
+            self.ages.old = [0; AGES];
+        }
         self.swap.matters = true;
-        let generation = self.ages.generation + 1;
-        let mut seen: HashMap<u64, Seen> = HashMap::with_capacity(self.ages.seen.len());
+        let (generation, mut old) = (self.ages.generation, self.ages.old);
+        let mut made = Runs::default();
         let mut dropped: Vec<Range<u64>> = Vec::new();
-        let mut old = [0; AGES];
-        for (r, pma) in self.pmas.iter() {
-            if !matches!(pma.kind, PmaKind::Anon | PmaKind::AnonCow) {
-                continue;
-            }
-            for part in clusters(r) {
-                if self.stays(&part) {
-                    continue;
+        let (mut looked, mut last, mut end) = (0, None, None);
+        let all = self.pmas.range(at..USER_MAX).filter(|(_, p)| is_private(p));
+        let parts = all.flat_map(|(r, _)| clusters(r.start.max(at)..r.end));
+        for part in parts.filter(|p| !self.stays(p)) {
+            let key = part.start / CLUSTER;
+            // (Several PMAs may lie in one cluster.)
+            if last != Some(key) {
+                looked += 1;
+                if looked > SLICE {
+                    end = Some(key);
+                    break;
                 }
-                let key = part.start / CLUSTER;
-                let is_mapped = self.host.overlaps(part.clone());
-                // (Several PMAs may lie in one cluster.)
-                let s = match seen.get(&key) {
-                    Some(s) if is_mapped => Seen {
-                        used: generation,
-                        ..*s
-                    },
-                    Some(s) => *s,
-                    None => next(self.ages.seen.get(&key).copied(), generation, is_mapped),
-                };
-                let bytes = part.end - part.start;
-                if is_mapped && s.dropped {
-                    dropped.push(part);
-                } else if !is_mapped && s.used < generation {
-                    old[index((generation - s.used) as u32)] += bytes;
-                }
-                seen.insert(key, s);
             }
+            last = Some(key);
+            let is_mapped = self.host.overlaps(part.clone());
+            let s = match made.last(key) {
+                Some(s) if is_mapped => s.used_in(generation),
+                Some(s) => s,
+                None => next(self.ages.get(key), generation, is_mapped),
+            };
+            if is_mapped && s.dropped {
+                dropped.push(part);
+            } else if !is_mapped && s.used < generation {
+                old[index((generation - s.used) as u32)] += part.end - part.start;
+            }
+            made.put(key, s);
         }
         for part in dropped {
             self.host.unmap(part);
         }
         self.host.flush();
-        self.ages = Ages { generation, seen };
-        old
+        let to = end.unwrap_or(u64::MAX / CLUSTER);
+        self.ages.replace(at / CLUSTER..to, made);
+        if !self.charge_ages() {
+            self.ages.forget();
+            self.charge_ages();
+        }
+        self.ages.old = old;
+        self.ages.at = end.map_or(0, |key| key * CLUSTER);
+        end.is_none()
     }
 
-    /// Sends out up to so many bytes of what was not used for so many generations and is not mapped.
+    /// Has what is known of ages counted for the user; false where that is too much.
+    fn charge_ages(&mut self) -> bool {
+        let entries = self.vmas.len() + self.pmas.len();
+        self.quota.take_ages(entries, self.ages.entries())
+    }
+
+    /// Sends out up to so many bytes of what was not used for so many generations and is not
+    /// mapped.
     pub(crate) fn send_older(&mut self, bytes: u64, age: u32) -> u64 {
         let bytes = self.spare(bytes.next_multiple_of(PAGE));
         if bytes == 0 || !self.can_send() {

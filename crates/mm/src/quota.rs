@@ -5,6 +5,8 @@
 //!
 //! - What is taken covers the VMAs and PMAs that there are: it is taken before they are made
 //!   ([`Quota::take`]), and given back after they are gone ([`Quota::spare`]), both in steps.
+//! - What is known of ages counts as VMAs and PMAs do; where there is no room for it, nothing is
+//!   known.
 //! - All of it is given back at the end ([`Quota::give_back`]).
 
 use crate::{OWN_MAPPINGS, Result};
@@ -35,6 +37,8 @@ pub(crate) struct Quota {
     /// What its VMAs and PMAs take of the kernel's memory, from a user's; `None` where nobody
     /// counts.
     kmem: Option<Charge>,
+    /// Of that, so many entries are what is known of ages.
+    ages: usize,
 }
 
 impl Quota {
@@ -43,6 +47,7 @@ impl Quota {
             max: crate::MAX_MAP_COUNT,
             extra: 0,
             kmem: None,
+            ages: 0,
         }
     }
 
@@ -68,9 +73,7 @@ impl Quota {
 
     /// Makes sure that there may be so many VMAs, and so many VMAs and PMAs.
     pub(crate) fn take(&mut self, clas: &Clas, vmas: usize, entries: usize) -> Result<()> {
-        let bytes = entries_charged(entries);
-        let fits = |c: &mut Charge| bytes <= c.amount() || c.resize(bytes);
-        if !self.kmem.as_mut().is_none_or(fits) {
+        if !self.charge(entries) {
             return Err(ENOMEM);
         }
         let beyond = vmas.saturating_sub(OWN_MAPPINGS) as u64;
@@ -84,9 +87,23 @@ impl Quota {
         Ok(())
     }
 
+    /// Makes sure that so many VMAs and PMAs are charged for, with what is known of ages.
+    fn charge(&mut self, entries: usize) -> bool {
+        let bytes = entries_charged(entries + self.ages);
+        let fits = |c: &mut Charge| bytes <= c.amount() || c.resize(bytes);
+        self.kmem.as_mut().is_none_or(fits)
+    }
+
+    /// What is known of ages takes so many entries now; false where that is too much. (Less is given
+    /// back by [`Quota::spare`].)
+    pub(crate) fn take_ages(&mut self, entries: usize, ages: usize) -> bool {
+        self.ages = ages;
+        self.charge(entries)
+    }
+
     /// Gives back what so many do not need any more of what [`Quota::take`] took.
     pub(crate) fn spare(&mut self, clas: &Clas, vmas: usize, entries: usize) {
-        let most = entries_charged(entries + 2 * STEP as usize);
+        let most = entries_charged(entries + self.ages + 2 * STEP as usize);
         if let Some(c) = self.kmem.as_mut().filter(|c| c.amount() > most) {
             c.set(most);
         }

@@ -199,6 +199,12 @@ impl App {
             .send_out(pages * P, clas::AccountId::ROOT, pick, at_once)
     }
 
+    /// A generation ends.
+    pub(crate) fn age(&self) {
+        let late = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        self.mm.age(late);
+    }
+
     /// How many of these pages are not swapped out.
     pub(crate) fn here(&self, va: u64, pages: u64) -> usize {
         let st = self.mm.state.lock();

@@ -12,7 +12,7 @@ pub const SWAP_ANNOTATION: &str = "dev.cloister.memory.swap";
 /// The annotation that says less than `--process-memory` for one container.
 pub const PROCESS_ANNOTATION: &str = "dev.cloister.memory.process";
 
-/// The annotation that says it instead of `--replacement` for one container.
+/// The annotation that says it for one container, where `--replacement` says nothing.
 pub const REPLACEMENT_ANNOTATION: &str = "dev.cloister.memory.replacement";
 
 /// Bytes; `None` for no swap, and for no limit.
@@ -55,7 +55,11 @@ pub fn of_bundle(
     }
     if let Some(name) = spec.annotations.get(REPLACEMENT_ANNOTATION) {
         let wrong = |e| Error::Refused(format!("annotation {REPLACEMENT_ANNOTATION}: {e}"));
-        b.replacement = Some(name.parse().map_err(wrong)?);
+        let name = name.parse().map_err(wrong)?;
+        if rt.memory.replacement.is_some_and(|said| said != name) {
+            return Err(wrong("the runtime says it (--replacement)".to_owned()));
+        }
+        b.replacement = Some(name);
     }
     if b.process.is_some_and(|n| n < LEAST_MEMORY) {
         return Err(Error::Refused(
@@ -68,7 +72,7 @@ pub fn of_bundle(
     if joins && b.swap.is_some() {
         warnings.push("a container that joins a pod has no swap of its own".into());
         b.swap = None;
-    } else if !is_limited && !is_used(b.process, b.replacement) {
+    } else if !is_limited && !is_used(b.process, rt.memory.replacement) {
         b.swap = None;
     }
     Ok(b)

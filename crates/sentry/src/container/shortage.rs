@@ -1,10 +1,13 @@
 //! What a container has of those that see to its memory (`kernel::memory`, `kernel::reclaim`).
 
 use super::replacement::{Policy, policy};
+use clas::{AccountId, Clas};
 use config::Replacement;
 use parking_lot::{Condvar, Mutex};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 /// A container's shortages of memory.
 #[derive(Debug, Default)]
@@ -33,7 +36,9 @@ pub(crate) struct Worker {
 #[derive(Debug)]
 struct Chosen {
     name: Replacement,
+    /// The container's, and those of control groups that had too little.
     policy: Arc<dyn Policy>,
+    of_groups: HashMap<AccountId, Arc<dyn Policy>>,
     /// A thread waits for its periods.
     has_thread: bool,
 }
@@ -44,6 +49,7 @@ impl Default for Chosen {
         Chosen {
             name,
             policy: policy(name),
+            of_groups: HashMap::new(),
             has_thread: false,
         }
     }
@@ -56,6 +62,7 @@ impl Shortage {
         let mut c = self.chosen.lock();
         if c.name != name {
             (c.name, c.policy) = (name, policy(name));
+            c.of_groups.clear();
         }
         self.changed.notify_all();
         c.policy.period().is_some() && !std::mem::replace(&mut c.has_thread, true)
@@ -66,19 +73,38 @@ impl Shortage {
         self.chosen.lock().name
     }
 
-    pub(crate) fn policy(&self) -> Arc<dyn Policy> {
-        self.chosen.lock().policy.clone()
+    /// That which plans for this account.
+    pub(crate) fn policy(&self, clas: &Clas, account: AccountId) -> Arc<dyn Policy> {
+        let mut c = self.chosen.lock();
+        if account == AccountId::ROOT {
+            return c.policy.clone();
+        }
+        // Now and then, so that each costs little.
+        if !c.of_groups.contains_key(&account) && c.of_groups.len().is_power_of_two() {
+            c.of_groups.retain(|id, _| clas.has_account(*id));
+        }
+        let name = c.name;
+        c.of_groups
+            .entry(account)
+            .or_insert_with(|| policy(name))
+            .clone()
     }
 
-    /// Waits for the end of a period; `None` where the policy has none: the thread is to end.
-    pub(crate) fn await_period(&self) -> Option<Arc<dyn Policy>> {
+    /// No thread waits for periods after all.
+    pub(crate) fn has_no_thread(&self) {
+        self.chosen.lock().has_thread = false;
+    }
+
+    /// Waits for the end of a period, so long at least; `None` where the policy has none: the thread is to
+    /// end.
+    pub(crate) fn await_period(&self, least: Duration) -> Option<Arc<dyn Policy>> {
         let mut c = self.chosen.lock();
         loop {
             let Some(period) = c.policy.period() else {
                 c.has_thread = false;
                 return None;
             };
-            if self.changed.wait_for(&mut c, period).timed_out() {
+            if self.changed.wait_for(&mut c, period.max(least)).timed_out() {
                 return Some(c.policy.clone());
             }
         }

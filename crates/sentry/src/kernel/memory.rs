@@ -21,6 +21,7 @@
 //! - A process that it ends gets no more memory, and waits for none: it can go.
 
 use super::Kernel;
+use super::send::{Time, Urgency};
 use crate::cgroup::Cgroup;
 use crate::cgroup::memory::{Event, Memory, Protections};
 use crate::container::Container;
@@ -47,8 +48,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const BUSY_MAX: Duration = Duration::from_millis(200);
 /// So many rounds are made in vain for an account that nobody waits for.
 const IN_VAIN: u32 = 20;
-/// So many times little can be sent out before that is believed.
+/// So many times little can be sent out before that is believed; a tenth of them where each takes
+/// long.
 const STUCK: u32 = 100;
+const STUCK_LONG: Duration = Duration::from_secs(2);
 /// How long nobody was on the way out before somebody is ended: the last steps of one are not seen.
 const SETTLED: Duration = Duration::from_millis(10);
 /// The pause between two rounds.
@@ -69,8 +72,6 @@ struct Going {
     busy_since: Option<Instant>,
     /// How often nothing was sent out that nobody waited for.
     in_vain: u32,
-    /// Since when nothing was sent out that was to be.
-    nothing_since: Option<Instant>,
     /// Since when, and how often, little was sent out though there is swap.
     stuck_since: Option<(Instant, u32)>,
 }
@@ -81,13 +82,14 @@ impl Going {
     fn is_stuck(&mut self) -> bool {
         let (since, times) = self.stuck_since.get_or_insert_with(|| (Instant::now(), 0));
         *times += 1;
-        since.elapsed() > BUSY_MAX && *times > STUCK
+        let is_long = since.elapsed() > STUCK_LONG && *times > STUCK / 10;
+        is_long || (since.elapsed() > BUSY_MAX && *times > STUCK)
     }
 
-    /// Whether nothing at all could be sent out for half as long.
+    /// Whether it nearly is.
     fn is_nearly_stuck(&self) -> bool {
-        self.nothing_since
-            .is_some_and(|since| since.elapsed() > BUSY_MAX / 2)
+        self.stuck_since
+            .is_some_and(|(since, times)| since.elapsed() > BUSY_MAX / 2 && times > STUCK / 20)
     }
 
     /// `some_go`: whether there are some now.
@@ -236,7 +238,8 @@ impl Kernel {
     /// Rounds, as long as somebody waits.
     fn make_room(&self, c: &Arc<Container>) {
         let mut all: HashMap<AccountId, (Domain, Going)> = HashMap::new();
-        let mut turn = 0;
+        // How many other accounts than the container's were served.
+        let mut next = 0;
         let mut asked = Instant::now();
         let mut again = false;
         loop {
@@ -255,15 +258,21 @@ impl Kernel {
             let shortages = c.clas.shortages();
             all.retain(|id, _| shortages.iter().any(|s| s.account == *id));
             let mut some_freed = false;
-            turn += 1;
-            for s in in_turn(shortages, turn) {
+            let time = Time::of_turn();
+            for s in in_turn(shortages, next) {
+                if s.account != AccountId::ROOT {
+                    if time.is_over() {
+                        break;
+                    }
+                    next += 1;
+                }
                 if !all.contains_key(&s.account)
                     && let Some(d) = Domain::of(c, s.account)
                 {
                     all.insert(s.account, (d, Going::default()));
                 }
                 match all.get_mut(&s.account) {
-                    Some((d, going)) => some_freed |= self.serve(c, d, s, going),
+                    Some(of) => some_freed |= self.serve(c, of, s, time),
                     // Its limits are gone as well.
                     None => c.clas.no_hope(s.account),
                 }
@@ -283,16 +292,18 @@ impl Kernel {
     }
 
     /// One round for one limit; whether enough could be sent out that the next is worth it at once.
-    fn serve(&self, c: &Arc<Container>, d: &Domain, s: Shortage, going: &mut Going) -> bool {
+    fn serve(
+        &self,
+        c: &Arc<Container>,
+        (d, going): &mut (Domain, Going),
+        s: Shortage,
+        time: Time,
+    ) -> bool {
         if s.is_awaited {
             d.count(c, Event::Max);
         }
-        let freed = self.send_out(c, d, s, going.is_nearly_stuck());
-        if freed > 0 || s.wanted == 0 {
-            going.nothing_since = None;
-        } else {
-            going.nothing_since.get_or_insert_with(Instant::now);
-        }
+        let is_late = going.is_nearly_stuck();
+        let freed = self.send_out(c, d, s, Urgency { time, is_late });
         // (A few pages that come back at once are no progress.)
         if freed >= ENOUGH {
             going.stuck_since = None;
@@ -420,7 +431,11 @@ impl Kernel {
                 wanted: STEP.min(bytes - done),
                 is_awaited: false,
             };
-            let freed = self.send_out(c, &d, s, false);
+            let u = Urgency {
+                time: Time::of_turn(),
+                is_late: false,
+            };
+            let freed = self.send_out(c, &d, s, u);
             tries += u32::from(freed == 0);
             if tries > TRIES {
                 return Err(EAGAIN);
@@ -587,14 +602,14 @@ impl Kernel {
     }
 }
 
-/// As they are served this time: the container first, then each other in turn, so that many cannot
+/// As they are served this time: the container first, then the others in turn, so that many cannot
 /// keep one from it; only so many.
-fn in_turn(mut all: Vec<Shortage>, turn: usize) -> Vec<Shortage> {
+fn in_turn(mut all: Vec<Shortage>, next: usize) -> Vec<Shortage> {
     const MOST: usize = 16;
     let root = usize::from(all.first().is_some_and(|s| s.account == AccountId::ROOT));
     let others = all.len() - root;
     if others > 0 {
-        all[root..].rotate_left(turn.wrapping_mul(MOST) % others);
+        all[root..].rotate_left(next % others);
     }
     all.truncate(root + MOST);
     all

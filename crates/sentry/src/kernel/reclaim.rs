@@ -8,6 +8,7 @@
 //! waits: it ends soon after them.
 
 use super::Kernel;
+use crate::cgroup::memory::{Protection, Protections};
 use crate::container::Container;
 use crate::container::replacement::{Policy, Share};
 use crate::container::shortage::Shortage;
@@ -23,8 +24,11 @@ const STEP: u64 = 1 << 20;
 const STEP_WAITS: Duration = Duration::from_millis(2);
 /// How often it is looked who runs, at most.
 const LOOK: Duration = Duration::from_millis(10);
-/// Looking takes no more than this part of the time.
-const LOOK_PARTS: u32 = 100;
+const LOOK_LONG: Duration = Duration::from_secs(1);
+/// Neither takes more than this part of the time.
+const PARTS: u32 = 100;
+/// How long one address space is looked through.
+const LONGEST: Duration = Duration::from_millis(200);
 /// Nobody looks any more after so long without stalls.
 const QUIET: Duration = Duration::from_secs(4);
 
@@ -39,8 +43,15 @@ impl Kernel {
         if c.shortage.choose(name) {
             let (k, own) = (Arc::downgrade(self), Arc::downgrade(c));
             let shortage = c.shortage.clone();
-            // (Without it, less is sent out.)
-            thread("reclaim", move || periods(&k, &own, &shortage));
+            if !thread("reclaim", move || periods(&k, &own, &shortage)) {
+                // (Less is sent out.)
+                c.shortage.has_no_thread();
+            }
+        }
+        if !c.shortage.policy(&c.clas, AccountId::ROOT).has_ages() {
+            for h in self.address_spaces(c) {
+                h.mm.forget_ages();
+            }
         }
     }
 
@@ -49,11 +60,7 @@ impl Kernel {
         let (k, own) = (Arc::downgrade(self), Arc::downgrade(c));
         c.clas.on_stall(Box::new(move || {
             let (k, c) = (k.clone(), own.clone());
-            if !thread("pressure", move || watch(&k, &c))
-                && let Some(c) = own.upgrade()
-            {
-                c.clas.unwatched();
-            }
+            thread("pressure", move || watch(&k, &c))
         }));
     }
 
@@ -65,12 +72,9 @@ impl Kernel {
         }
         let holders = self.address_spaces(c);
         for h in &holders {
-            h.mm.age();
+            h.mm.age(Instant::now() + LONGEST);
         }
-        let mut low = crate::cgroup::memory::Protections::within(
-            None,
-            crate::cgroup::memory::Protection::Low,
-        );
+        let mut low = Protections::within(None, Protection::Low);
         let shares: Vec<Share> = holders.iter().map(|h| h.share(&mut low)).collect();
         for part in policy.unasked(&shares, stalled) {
             let mm = &holders[part.who].mm;
@@ -101,15 +105,16 @@ impl Kernel {
             *running.entry(p.group.payer.account()).or_default() += n as u32;
         }
         drop(l);
-        let running_below = |above: AccountId| -> u32 {
-            let below = running
-                .iter()
-                .filter(|(id, _)| c.clas.is_below(**id, above));
-            below.map(|(_, n)| n).sum()
-        };
+        let mut below: HashMap<AccountId, u32> = HashMap::new();
+        for (id, n) in running {
+            for above in c.clas.upwards(id) {
+                *below.entry(above).or_default() += n;
+            }
+        }
+        let runs = |id| below.get(id).copied().unwrap_or(0);
         stalled
             .iter()
-            .map(|(id, n)| (*id, running_below(*id) <= *n))
+            .map(|(id, n)| (*id, runs(id) <= *n))
             .collect()
     }
 }
@@ -118,13 +123,15 @@ impl Kernel {
 fn periods(kernel: &Weak<Kernel>, container: &Weak<Container>, shortage: &Shortage) {
     let mut lost = Duration::ZERO;
     let mut since = Instant::now();
-    while let Some(policy) = shortage.await_period()
+    let mut pause = Duration::ZERO;
+    while let Some(policy) = shortage.await_period(pause)
         && let (Some(k), Some(c)) = (kernel.upgrade(), container.upgrade())
     {
         let now = c.clas.pressure().some.total;
         let stalled = (now - lost).as_secs_f64() / since.elapsed().as_secs_f64().max(1e-3);
         (lost, since) = (now, Instant::now());
         k.guard(|| k.send_unasked(&c, &*policy, stalled));
+        pause = since.elapsed() * PARTS;
     }
 }
 
@@ -141,10 +148,9 @@ fn watch(kernel: &Weak<Kernel>, container: &Weak<Container>) {
         if !stalled.is_empty() {
             k.guard(|| c.clas.looked(&k.looks_idle(&c, &stalled)));
             last = start;
-        } else if last.elapsed() > QUIET {
-            c.clas.unwatched();
+        } else if last.elapsed() > QUIET && c.clas.may_end_watch() {
             return;
         }
-        pause = LOOK.max(start.elapsed() * LOOK_PARTS);
+        pause = (start.elapsed() * PARTS).clamp(LOOK, LOOK_LONG);
     }
 }

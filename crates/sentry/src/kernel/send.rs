@@ -1,12 +1,18 @@
-//! Memory is sent out, as a container's policy has it (`container::replacement`): from whom is said there,
-//! and done here.
+//! Memory is sent out, as a container's policy has it (`container::replacement`): from whom is said
+//! there, and done here.
+//!
+//! # Invariants
+//!
+//! - A turn takes no longer than [`Time`] says, however many address spaces there are and whoever
+//!   holds them: others wait for it. What a policy's plan does not come to then, the next one does.
+//! - Nobody gives more than what it has above its protection, however often a plan names it.
 
 use super::Kernel;
 use super::memory::{Domain, ENOUGH, Holder};
 use crate::cgroup::Cgroup;
 use crate::cgroup::memory::{Event, Protection, Protections};
 use crate::container::Container;
-use crate::container::replacement::{Part, Policy, Share};
+use crate::container::replacement::{Need, Part, Policy, Share};
 use clas::{AccountId, Shortage};
 use mm::{Mm, Pick};
 use std::sync::Arc;
@@ -15,33 +21,83 @@ use std::time::{Duration, Instant};
 /// How long it is waited for a busy address space, and for all of them together.
 const PATIENCE_FOR_ONE: Duration = Duration::from_millis(2);
 const PATIENCE_FOR_ALL: Duration = Duration::from_millis(20);
+/// How long memory of one account is sent out, and of all of them together.
+const ROUND: Duration = Duration::from_millis(50);
+const TURN: Duration = Duration::from_millis(150);
+
+/// How long a turn may take.
+#[derive(Clone, Copy)]
+pub(super) struct Time {
+    /// Until then it is waited for busy address spaces.
+    waits: Instant,
+    ends: Instant,
+}
+
+impl Time {
+    pub(super) fn of_turn() -> Time {
+        let now = Instant::now();
+        Time {
+            waits: now + PATIENCE_FOR_ALL,
+            ends: now + TURN,
+        }
+    }
+
+    /// For one account, of what is left.
+    fn of_round(self) -> Time {
+        Time {
+            ends: self.ends.min(Instant::now() + ROUND),
+            ..self
+        }
+    }
+
+    pub(super) fn is_over(self) -> bool {
+        Instant::now() >= self.ends
+    }
+
+    /// How long it is waited for one address space now.
+    fn patience(self) -> Duration {
+        let left = self.waits.saturating_duration_since(Instant::now());
+        left.min(PATIENCE_FOR_ONE)
+    }
+}
+
+/// How urgent it is.
+#[derive(Clone, Copy)]
+pub(super) struct Urgency {
+    pub(super) time: Time,
+    /// Too little could be sent out for long: soon a process is ended.
+    pub(super) is_late: bool,
+}
 
 impl Kernel {
     /// Has so much sent out. Each process gives its part; where that is too little, whoever has
     /// more, and what nobody touched is given back as well. What is protected as well as can be
-    /// goes where there is nothing else, or has been nothing for long (`is_late`).
-    pub(super) fn send_out(
-        &self,
-        c: &Arc<Container>,
-        d: &Domain,
-        s: Shortage,
-        is_late: bool,
-    ) -> u64 {
+    /// goes where there is nothing else, or has been too little for long.
+    pub(super) fn send_out(&self, c: &Arc<Container>, d: &Domain, s: Shortage, u: Urgency) -> u64 {
         let bytes = s.wanted;
         if bytes == 0 {
             return 0;
         }
         let holders = self.address_spaces(c);
         let by = Sender {
-            policy: &*c.shortage.policy(),
+            policy: &*c.shortage.policy(&c.clas, d.account),
             account: d.account,
-            is_late,
-            until: Instant::now() + PATIENCE_FOR_ALL,
+            is_late: u.is_late,
+            time: u.time.of_round(),
         };
         // (Frames of a group may be with others: who moved away, or was forked.)
         let (within, beside): (Vec<_>, Vec<_>) = holders.into_iter().partition(|h| d.has(h));
+        let need = Need {
+            bytes,
+            here: c.clas.here_of(d.account),
+        };
+        let old = || within.iter().map(|h| h.mm.old().iter().sum::<u64>()).sum();
+        if by.policy.needs_ages(need, old()) {
+            let in_time = within.iter().take_while(|_| !by.time.is_over());
+            in_time.for_each(|h| h.mm.age(by.time.ends));
+        }
         let mut low = Protections::within(d.group(), Protection::Low);
-        let mut freed = send_planned(&by, &within, &mut low, bytes);
+        let mut freed = by.send_planned(&within, &mut low, bytes);
         if freed < bytes / 2 {
             freed += within.iter().filter_map(|h| h.mm.trim()).sum::<u64>();
         }
@@ -54,15 +110,17 @@ impl Kernel {
         // (Nobody waits for what is above `memory.high`, or for a reserve; and more comes of what
         // ends.)
         let is_needed = s.is_awaited && !c.clas.is_to_get_more();
-        if freed == 0 && is_needed && (is_late || spare() < ENOUGH) {
+        let is_too_little = freed == 0 || (u.is_late && freed < ENOUGH);
+        if is_too_little && is_needed && (u.is_late || spare() < ENOUGH) {
             let mut min = Protections::within(d.group(), Protection::Min);
-            freed = send_planned(&by, &within, &mut min, bytes);
-            if freed > 0 {
+            let more = by.send_planned(&within, &mut min, bytes);
+            if more > 0 {
                 note_low(&within, &mut low, &mut min);
             }
+            freed += more;
         }
         if freed == 0 && d.group.is_some() && s.is_awaited {
-            freed = send_planned(&by, &beside, &mut low, bytes);
+            freed = by.send_planned(&beside, &mut low, bytes);
         }
         freed
     }
@@ -72,50 +130,41 @@ impl Kernel {
 struct Sender<'a> {
     policy: &'a dyn Policy,
     account: AccountId,
-    /// Nothing could be sent out for long.
     is_late: bool,
-    /// Until then it is waited for busy address spaces.
-    until: Instant,
-}
-
-/// Has them send out so many bytes, as the policy says; how many went.
-fn send_planned(by: &Sender<'_>, holders: &[Holder], p: &mut Protections<'_>, bytes: u64) -> u64 {
-    let mut shares: Vec<Share> = holders.iter().map(|h| h.share(p)).collect();
-    if by.policy.needs_ages(&shares, bytes) {
-        for (h, s) in holders.iter().zip(&mut shares) {
-            h.mm.age();
-            s.old = h.mm.old();
-        }
-    }
-    let mut freed = 0;
-    let mut send = |parts: Vec<Part>, least: u64| {
-        for part in parts {
-            let most = shares[part.who].above().min(bytes.saturating_sub(freed));
-            let n = part.bytes.max(least).min(most);
-            freed += by.send(&holders[part.who].mm, n, part.pick);
-        }
-        freed
-    };
-    // Where that is too little, whoever has more.
-    if send(by.policy.plan(&shares, bytes), ENOUGH) < bytes / 2 {
-        send(by.policy.rest(&shares, by.is_late), 0);
-    }
-    freed
+    time: Time,
 }
 
 impl Sender<'_> {
+    /// Has them send out so many bytes, as the policy says; how many went.
+    fn send_planned(&self, holders: &[Holder], p: &mut Protections<'_>, bytes: u64) -> u64 {
+        let shares: Vec<Share> = holders.iter().map(|h| h.share(p)).collect();
+        let mut left: Vec<u64> = shares.iter().map(|s| s.above()).collect();
+        let mut freed = 0;
+        let mut send = |parts: Vec<Part>, least: u64| {
+            for part in parts {
+                if freed >= bytes || self.time.is_over() {
+                    break;
+                }
+                let left = &mut left[part.who];
+                let n = part.bytes.max(least).min(*left).min(bytes - freed);
+                let sent = self.send(&holders[part.who].mm, n, part.pick);
+                *left = left.saturating_sub(sent);
+                freed += sent;
+            }
+            freed
+        };
+        // Where that is too little, whoever has more.
+        if send(self.policy.plan(&shares, bytes), ENOUGH) < bytes / 2 {
+            send(self.policy.rest(&shares, self.is_late), 0);
+        }
+        freed
+    }
+
     /// Has one send out so many bytes; how many went.
     fn send(&self, mm: &Mm, bytes: u64, pick: Pick) -> u64 {
-        /// A lap may be long; it goes on the next time.
-        const STEPS: u32 = 64;
         let mut freed = 0;
-        for _ in 0..STEPS {
-            if freed >= bytes {
-                break;
-            }
-            let patience = self.until.saturating_duration_since(Instant::now());
-            let patience = patience.min(PATIENCE_FOR_ONE);
-            let sent = mm.send_out(bytes - freed, self.account, pick, patience);
+        while freed < bytes && !self.time.is_over() {
+            let sent = mm.send_out(bytes - freed, self.account, pick, self.time.patience());
             freed += sent.bytes;
             self.policy.gave(mm.id(), pick, sent);
             if sent.at_end {

@@ -234,7 +234,7 @@ fn hold_up(cx: &Context) {
         return;
     }
     let start = Instant::now();
-    let _stall = clas.high_delay(pages).map(|_| clas.stall());
+    let _stall = clas.high_delay(pages).map(|_| clas.hold_up());
     while let Some(delay) = clas.high_delay(pages)
         && let left = delay.saturating_sub(start.elapsed())
         && !left.is_zero()

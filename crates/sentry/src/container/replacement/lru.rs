@@ -5,7 +5,7 @@
 //! last one, but only after a part of all memory went since: looking at it costs as much as there is.
 
 use super::clock::Clock;
-use super::{Part, Policy, Share, parts};
+use super::{Need, Part, Policy, Share, parts};
 use mm::{AGES, Pick, Sent};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -27,10 +27,13 @@ impl Policy for Lru {
         out
     }
 
-    fn needs_ages(&self, all: &[Share], bytes: u64) -> bool {
-        let old: u64 = all.iter().map(|s| s.older(1)).sum();
-        let here: u64 = all.iter().map(|s| s.here).sum();
-        let ends = old < bytes && self.went.load(Ordering::Relaxed) >= here / PARTS;
+    fn has_ages(&self) -> bool {
+        true
+    }
+
+    fn needs_ages(&self, need: Need, old: u64) -> bool {
+        let went = self.went.load(Ordering::Relaxed);
+        let ends = old < need.bytes && went >= need.here / PARTS;
         if ends {
             self.went.store(0, Ordering::Relaxed);
         }

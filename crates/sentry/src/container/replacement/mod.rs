@@ -50,6 +50,15 @@ impl Share {
     }
 }
 
+/// What an account has too little of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Need {
+    /// Bytes that are to go.
+    pub bytes: u64,
+    /// Bytes that it has here.
+    pub here: u64,
+}
+
 /// One process is asked for so many bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Part {
@@ -59,7 +68,7 @@ pub(crate) struct Part {
     pub pick: Pick,
 }
 
-/// See the module's documentation.
+/// See the module's documentation. There is one of its own for each account that has too little.
 pub(crate) trait Policy: Debug + Send + Sync {
     /// Who is asked for how much, in this order, until `bytes` went.
     fn plan(&self, all: &[Share], bytes: u64) -> Vec<Part>;
@@ -70,8 +79,8 @@ pub(crate) trait Policy: Debug + Send + Sync {
         rest(all)
     }
 
-    /// Whether a generation ends before the plan is made ([`mm::Mm::age`]).
-    fn needs_ages(&self, _all: &[Share], _bytes: u64) -> bool {
+    /// Whether a generation ends before the plan is made ([`mm::Mm::age`]); so much is old already.
+    fn needs_ages(&self, _need: Need, _old: u64) -> bool {
         false
     }
 
@@ -81,6 +90,11 @@ pub(crate) trait Policy: Debug + Send + Sync {
     /// How often it has memory sent out that nobody needs; a generation ends each time.
     fn period(&self) -> Option<Duration> {
         None
+    }
+
+    /// Whether ages are asked for at all.
+    fn has_ages(&self) -> bool {
+        false
     }
 
     /// What then, where threads have stalled for lack of memory for this part of the period.

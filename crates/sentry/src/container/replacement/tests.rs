@@ -53,11 +53,13 @@ fn the_oldest_goes_first_whose_it_may_be() {
         [(0, 100, Pick::Lap), (1, 50, Pick::Lap), (2, 10, Pick::Lap)]
     );
     // There is enough that is old; then a part of all goes before anybody looks again.
-    assert!(!p.needs_ages(&all, 4 * MB));
-    assert!(!p.needs_ages(&all, 100 * MB));
+    let ends = |mb: u64| {
+        let (bytes, here) = (mb * MB, 200 * MB);
+        p.needs_ages(Need { bytes, here }, 70 * MB)
+    };
+    assert!(!ends(4) && !ends(100));
     p.gave(2, Pick::Older(1), sent(20, true));
-    assert!(p.needs_ages(&all, 100 * MB));
-    assert!(!p.needs_ages(&all, 100 * MB));
+    assert!(!ends(4) && ends(100) && !ends(100));
 }
 
 #[test]

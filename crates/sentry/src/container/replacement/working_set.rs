@@ -1,6 +1,6 @@
 //! `working-set`: as `lru`, and unasked: what was not used for some time goes before anybody needs
-//! the room, so that a container shrinks to what it uses. As long as that costs little: where
-//! threads stall for what comes back, less goes (as senpai has it).
+//! the room, so that a container shrinks to what it uses. Where threads stall for what comes back,
+//! only what was not used for longer goes (as senpai has it).
 
 use super::lru::Lru;
 use super::{Part, Policy, Share, parts};
@@ -24,8 +24,9 @@ impl Policy for WorkingSet {
         self.asked.plan(all, bytes)
     }
 
-    fn needs_ages(&self, all: &[Share], bytes: u64) -> bool {
-        self.asked.needs_ages(all, bytes)
+    // (Generations are as long as periods: none ends because somebody needs room.)
+    fn has_ages(&self) -> bool {
+        true
     }
 
     fn gave(&self, who: u64, pick: Pick, sent: Sent) {
