@@ -43,7 +43,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// `st_dev` of pipes, as Linux numbers its pipefs on common systems.
 const PIPEFS_DEV: u64 = 14;
 /// `st_dev` of anonymous inodes.
-const ANON_DEV: u64 = 15;
+pub const ANON_DEV: u64 = 15;
 
 static NEXT_INO: AtomicU64 = AtomicU64::new(1000);
 

@@ -34,7 +34,7 @@ use hostcall::{HostFd, RawFd};
 use parking_lot::Mutex;
 use seccomp::bpf::Insn;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tty::Devpts;
@@ -85,6 +85,9 @@ pub struct Container {
     told_of_loss: AtomicBool,
     /// Requests that its contexts of asynchronous I/O are made for. Atomic.
     pub aio_requests: Arc<AtomicU64>,
+    /// `kernel.io_uring_disabled` and `kernel.io_uring_group`. Atomic.
+    pub uring_disabled: Arc<AtomicI64>,
+    pub uring_group: Arc<AtomicI64>,
     /// Of memory. Has a lock of its own, a leaf.
     pub shortage: Arc<Shortage>,
     /// What dmesg(1) shows.
@@ -132,6 +135,8 @@ impl Container {
             shares: AtomicBool::new(false),
             told_of_loss: AtomicBool::new(false),
             aio_requests: Arc::default(),
+            uring_disabled: Arc::default(),
+            uring_group: Arc::new(AtomicI64::new(-1)),
             shortage: Arc::default(),
             log: log::KernelLog::begun(),
         };

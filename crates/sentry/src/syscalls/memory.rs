@@ -139,6 +139,7 @@ fn mmap(
         None
     } else {
         let f = fd.file(cx)?;
+        crate::task::uring::file::check_map(&f, offset)?;
         Some(map_file(&f, &cx.fs().root())?)
     };
     let mut prot = prot.bits();

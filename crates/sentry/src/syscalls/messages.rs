@@ -12,6 +12,7 @@ use abi::{Result, Va};
 use mm::{Mm, UserIo};
 use net::sys::{AF_UNIX, MSG_CMSG_CLOEXEC, MSG_CTRUNC, MSG_DONTWAIT};
 use net::{Control, Received, Socket, Ucred};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vfs::fd_table::CloseOnExec;
 use vfs::file::File;
@@ -148,6 +149,16 @@ fn claimed(cx: &Context, u: Ucred) -> Result<Ucred> {
     Ok(Ucred { pid, uid, gid })
 }
 
+/// A file that is to be sent: not a ring, of whose requests it could become one
+/// (`scm_fp_copy`).
+fn travels(cx: &Context, fd: i32) -> Result<Arc<File>> {
+    let f = Fd(fd).file(cx)?;
+    match f.ops::<crate::task::uring::RingFile>() {
+        None => Ok(f),
+        Some(_) => Err(EINVAL),
+    }
+}
+
 fn send_message(cx: &Context, f: &File, va: Va, flags: u32) -> SysResult {
     let mm = cx.mm();
     let h = header(&mm, va)?;
@@ -168,7 +179,7 @@ fn send_message(cx: &Context, f: &File, va: Va, flags: u32) -> SysResult {
     }
     let mut raw = vec![0; h.control_len as usize];
     mm.copy_in(Va(h.control), &mut raw)?;
-    let mut control = Control::parse(&raw, &mut |fd| Fd(fd).file(cx))?;
+    let mut control = Control::parse(&raw, &mut |fd| travels(cx, fd))?;
     if let Some(u) = &mut control.cred {
         *u = claimed(cx, *u)?;
     }

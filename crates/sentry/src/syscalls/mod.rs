@@ -43,6 +43,7 @@ mod system;
 mod sysv;
 mod time;
 mod timerfd;
+mod uring;
 mod xattrs;
 
 use crate::strace;
@@ -105,6 +106,7 @@ const ALL: &[&[Call]] = &[
     sysv::CALLS,
     time::CALLS,
     timerfd::CALLS,
+    uring::CALLS,
     xattrs::CALLS,
 ];
 

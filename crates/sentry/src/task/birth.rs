@@ -152,6 +152,7 @@ impl Task {
             kernel: kernel.clone(),
             mm: RwLock::new(from.mm),
             aio: RwLock::new(from.aio),
+            uring: super::uring::TaskSide::default(),
             fs: RwLock::new(from.fs),
             files: RwLock::new(Some(from.files)),
             cred: RwLock::new(new.cred),

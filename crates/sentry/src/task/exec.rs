@@ -225,7 +225,9 @@ pub fn exec(cx: &mut Context, req: ExecRequest) -> Result<()> {
 
     // From here on there is no way back: the other threads end first.
     let before = cx.pid.clone();
+    cx.task.leave_uring();
     de_thread(cx)?;
+    cx.task.begin_uring();
 
     super::futex::exit_robust_list(&cx.task);
     cx.task.robust_list.store(0, Ordering::Relaxed);

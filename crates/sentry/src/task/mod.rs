@@ -43,6 +43,7 @@ pub mod signal;
 pub mod signalfd;
 pub mod threads;
 pub mod trace;
+pub mod uring;
 pub mod wait4;
 
 pub use group::ThreadGroup;
@@ -87,6 +88,8 @@ pub struct Task {
     mm: RwLock<Arc<Mm>>,
     /// Its contexts of asynchronous I/O: those of its memory. A cell, own.
     aio: RwLock<Arc<aio::Contexts>>,
+    /// What it has to do with io_uring's rings. Has locks of its own, leaves.
+    pub uring: uring::TaskSide,
     /// A cell, own.
     fs: RwLock<Arc<FsContext>>,
     /// `None` once the task has begun to exit. A cell, own.
@@ -261,6 +264,11 @@ impl Task {
         self.local_is_stale();
         self.recount(&new);
     }
+    /// It acts with other credentials for a while, and counts as before; gives those that it had
+    /// (`override_creds`). Own.
+    pub(in crate::task) fn act_as(&self, c: Arc<Credentials>) -> Arc<Credentials> {
+        std::mem::replace(&mut *self.cred.write(), c)
+    }
     /// It counts for the user of its new credentials.
     fn recount(&self, cred: &Credentials) {
         let mut counted = self.counted.lock();
@@ -425,11 +433,17 @@ impl Task {
         self.killed.store(true, Ordering::SeqCst);
         self.kick();
     }
-    /// Whether something is pending that interrupts a sleep: a deliverable signal, the end, a stop.
+    /// Whether something is pending that interrupts a sleep: a deliverable signal, the end, a stop,
+    /// work for a ring.
     #[must_use]
     pub fn has_work(&self) -> bool {
+        self.has_signal_work() || self.uring.is_due()
+    }
+    /// The same without what is no signal, stop or end: what ends io_uring_enter(2).
+    #[must_use]
+    pub fn has_signal_work(&self) -> bool {
         self.is_killed()
-            || (self.pending.bits().0 | self.group.shared.bits().0) & !self.mask().0 != 0
+            || self.waiting() & !self.mask().0 != 0
             || self.must_stop()
             || self.must_hold()
     }

@@ -472,6 +472,7 @@ fn boundary(cx: &mut Context, lanes: &mut Lanes) -> Flow {
         look = true;
         lanes.wake();
         later::run();
+        super::uring::work::run(cx);
         if cx.cpu.look.swap(false, Ordering::SeqCst) {
             super::cpu_timers::look(cx);
         }

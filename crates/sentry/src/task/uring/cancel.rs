@@ -1,0 +1,92 @@
+//! Which requests a cancellation means (`io_uring/cancel.c`).
+
+use super::Ring;
+use super::abi::SqeFlags;
+use super::request::Request;
+use abi::Result;
+use abi::errno::{EALREADY, EINVAL, ENOENT};
+use bitflags::bitflags;
+use std::sync::Arc;
+use vfs::File;
+
+bitflags! {
+    /// `IORING_ASYNC_CANCEL_*`.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct CancelFlags: u32 {
+        const ALL = 1;
+        const FD = 2;
+        const ANY = 4;
+        const FD_FIXED = 8;
+        const USERDATA = 16;
+        const OP = 32;
+    }
+}
+
+/// What is to be cancelled.
+pub struct Wanted {
+    pub flags: CancelFlags,
+    pub user_data: u64,
+    pub file: Option<Arc<File>>,
+    pub opcode: u8,
+    /// The cancellation itself.
+    pub but: u64,
+}
+
+impl Wanted {
+    /// `EINVAL` for flags that exclude each other.
+    pub fn check(flags: CancelFlags) -> Result<()> {
+        use CancelFlags as F;
+        let bad = flags.contains(F::ANY) && flags.intersects(F::FD | F::OP);
+        (!bad).then_some(()).ok_or(EINVAL)
+    }
+
+    fn means(&self, r: &Request) -> bool {
+        use CancelFlags as F;
+        let f = self.flags;
+        if r.number == self.but {
+            return false;
+        }
+        if f.contains(F::ANY) {
+            return true;
+        }
+        let by_data = !f.intersects(F::FD | F::OP) || f.contains(F::USERDATA);
+        if f.contains(F::FD) {
+            let mine = r.known_file();
+            let same = |(a, b): (&Arc<File>, &Arc<File>)| Arc::ptr_eq(a, b);
+            if !mine.as_ref().zip(self.file.as_ref()).is_some_and(same) {
+                return false;
+            }
+        }
+        if f.contains(F::OP) && r.sqe.opcode != self.opcode {
+            return false;
+        }
+        !by_data || r.sqe.user_data == self.user_data
+    }
+
+    /// Cancels what is meant: how many with ALL or ANY, else 0 for the one; `ENOENT`, `EALREADY`.
+    pub fn cancel(&self, ring: &Ring) -> Result<usize> {
+        let all = self.flags.intersects(CancelFlags::ALL | CancelFlags::ANY);
+        let most = if all { usize::MAX } else { 1 };
+        let found = ring.find(most, |r| self.means(r));
+        let (mut n, mut last) = (0, ENOENT);
+        for r in found {
+            match r.cancel() {
+                Ok(()) => n += 1,
+                // It is busy, and sees that it is to end.
+                Err(EALREADY) if all => n += 1,
+                Err(e) => last = e,
+            }
+        }
+        match (all, n) {
+            (true, n) => Ok(n),
+            (false, 0) => Err(last),
+            (false, _) => Ok(0),
+        }
+    }
+}
+
+/// A link's timeout is not cancelled as a request of its own.
+#[must_use]
+pub fn is_linked(r: &Request) -> bool {
+    r.has(SqeFlags::IO_LINK)
+}

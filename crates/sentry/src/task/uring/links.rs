@@ -1,0 +1,194 @@
+//! What holds requests together: links, their timeouts, and drains.
+
+use super::Ring;
+use super::abi::SqeFlags;
+use super::request::{Behind, Done, Operation, Outcome, Request};
+use crate::task::Context;
+use abi::errno::{ECANCELED, ENOENT, ETIME};
+use ipc::timer::{Clock, From, Rearm, Setting, Timer};
+use parking_lot::Mutex;
+use std::any::Any;
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+
+/// What waits until all before it have ended.
+#[derive(Default)]
+pub(super) struct Drain {
+    /// Requests that were submitted and have not ended, but for those here.
+    active: u32,
+    /// Heads of chains, with their lengths.
+    waiting: VecDeque<(Arc<Request>, u32)>,
+}
+
+impl Drain {
+    pub(super) fn take(&mut self, f: impl Fn(&Request) -> bool) -> Vec<Arc<Request>> {
+        let all = std::mem::take(&mut self.waiting);
+        let (out, keep): (Vec<_>, Vec<_>) = all.into_iter().partition(|(r, _)| f(r));
+        self.waiting = keep.into();
+        // They end as those that are active.
+        self.active += out.iter().map(|(_, n)| n).sum::<u32>();
+        out.into_iter().map(|(r, _)| r).collect()
+    }
+}
+
+impl Ring {
+    /// Whether a chain of so many may begin; else it waits for its turn (`io_drain_req`).
+    pub fn may_begin(&self, head: &Arc<Request>, n: u32, drains: bool) -> bool {
+        let mut d = self.drain.lock();
+        let waits = !d.waiting.is_empty() || drains && d.active > 0;
+        if waits && head.charge().is_ok() {
+            d.waiting.push_back((head.clone(), n));
+            return false;
+        }
+        d.active += n;
+        true
+    }
+
+    /// One has ended: others may begin.
+    pub(super) fn ended_one(&self) {
+        let mut d = self.drain.lock();
+        d.active = d.active.saturating_sub(1);
+        let mut free = Vec::new();
+        while let Some((r, n)) = d.waiting.pop_front() {
+            if d.active > 0 && drains(&r) {
+                d.waiting.push_front((r, n));
+                break;
+            }
+            d.active += n;
+            free.push(r);
+        }
+        drop(d);
+        for r in free {
+            if !r.wake() {
+                r.end_unissued();
+            }
+        }
+    }
+}
+
+/// Whether a chain waits for what is before it: one of it says so.
+fn drains(head: &Arc<Request>) -> bool {
+    let mut at = Some(head.clone());
+    while let Some(r) = at {
+        if r.has(SqeFlags::IO_DRAIN) {
+            return true;
+        }
+        at = r.with_next(|n| n.clone());
+    }
+    false
+}
+
+/// What is behind a request that has ended: gives it where it is to be cancelled, else it begins.
+pub(super) fn behind(r: &Request, then: Behind) -> Option<Arc<Request>> {
+    let mut next = r.with_next(Option::take)?;
+    if then == Behind::Cancelled {
+        return Some(next);
+    }
+    if next.op::<LinkTimeout>().is_some() {
+        let after = next.with_next(Option::take);
+        next.finish(Done::error(ECANCELED));
+        next = after?;
+    }
+    (!next.wake()).then_some(next)
+}
+
+/// `IORING_OP_LINK_TIMEOUT`: ends the request before it.
+pub struct LinkTimeout {
+    pub setting: Mutex<(Setting, From)>,
+    pub clock: Clock,
+    of: Mutex<Weak<Request>>,
+    timer: Mutex<Option<Timer>>,
+}
+
+impl LinkTimeout {
+    #[must_use]
+    pub fn new(value: i64, from: From, clock: Clock) -> LinkTimeout {
+        let setting = Setting { value, interval: 0 };
+        LinkTimeout {
+            setting: Mutex::new((setting, from)),
+            clock,
+            of: Mutex::default(),
+            timer: Mutex::new(None),
+        }
+    }
+    /// Sets it anew; whether it was running.
+    pub fn update(&self, value: i64, from: From) -> bool {
+        let setting = Setting { value, interval: 0 };
+        match &*self.timer.lock() {
+            Some(t) => {
+                t.set(setting, from);
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+impl Operation for LinkTimeout {
+    /// It is never tried: the request before it begins it.
+    fn issue(&self, _: &mut Context, _: &Arc<Request>) -> Outcome {
+        Outcome::Done(Done::error(ECANCELED))
+    }
+    fn leave(&self, _: &Request) {
+        let timer = self.timer.lock().take();
+        drop(timer);
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// A request waits: the timeout that is linked behind it begins, if it has not.
+pub(super) fn begin_timeout(cx: &Context, r: &Arc<Request>) {
+    let next = r.with_next(|n| n.clone());
+    let Some(t) = next else { return };
+    let Some(op) = t.op::<LinkTimeout>() else {
+        return;
+    };
+    let mut timer = op.timer.lock();
+    if timer.is_some() || t.is_done() {
+        return;
+    }
+    *op.of.lock() = Arc::downgrade(r);
+    let me = Arc::downgrade(&t);
+    let new = Timer::new(&cx.kernel.timers, op.clock, move |_| {
+        if let Some(t) = me.upgrade() {
+            fire(&t);
+        }
+        Rearm::Later
+    });
+    let (setting, from) = *op.setting.lock();
+    new.set(setting, from);
+    *timer = Some(new);
+    drop(timer);
+    if t.enlist().is_err() {
+        let _ = r.cancel();
+    }
+}
+
+/// The time is over (`io_req_task_link_timeout`).
+fn fire(t: &Arc<Request>) {
+    let Some(op) = t.op::<LinkTimeout>() else {
+        return;
+    };
+    let of = op.of.lock().upgrade();
+    let Some(r) = of else {
+        t.finish(Done::error(ENOENT));
+        return;
+    };
+    // It is linked there no more, unless the request has ended and it with it.
+    let mine = r.with_next(|n| match n {
+        Some(x) if Arc::ptr_eq(x, t) => {
+            *n = t.with_next(Option::take);
+            true
+        }
+        _ => false,
+    });
+    if mine {
+        let d = match r.cancel() {
+            Ok(()) => ETIME,
+            Err(e) => e,
+        };
+        t.finish(Done::error(d));
+    }
+}

@@ -1,0 +1,553 @@
+//! A request's life.
+//!
+//! ```text
+//!           issue            EAGAIN: listens           told: work
+//! waiting ─────────▶ busy ───────────────────▶ waiting ──────────▶ busy …
+//!    │                │                            │
+//!    └── cancelled ───┴── result ──────────────────┴──▶ done
+//! ```
+//!
+//! *Busy* belongs to the thread that tries it. What is linked behind a request is held by it alone.
+
+use super::abi::{Setup, SqeFlags};
+use super::buffers::Taken;
+use super::resources::Node;
+use super::{By, Cqe, Ring, Sqe, error, result};
+use crate::task::{Context, Task};
+use abi::errno::{EAGAIN, EALREADY, EBADF, ECANCELED};
+use abi::linux::O_PATH;
+use abi::{Errno, Result};
+use parking_lot::Mutex;
+use std::any::Any;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Weak};
+use vfs::ucounts::Charge;
+use vfs::{Credentials, File};
+use wait::{Events, Listener, Ticket};
+
+/// What a request takes of the kernel's memory that outlives its call, bytes.
+const REQUEST: u64 = 768;
+
+const WAITING: u8 = 0;
+const BUSY: u8 = 1;
+const DONE: u8 = 2;
+
+/// What an attempt gives.
+pub enum Outcome {
+    Done(Done),
+    /// Not now: again when the file tells of one of these.
+    Wait(Arc<File>, Events),
+    /// It waits for something else, and has arranged to be told.
+    Pending,
+}
+
+/// A request's end.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Done {
+    pub res: i32,
+    pub flags: u32,
+    pub extra: [u64; 2],
+    /// What is linked behind it is cancelled.
+    pub failed: bool,
+}
+
+impl Done {
+    /// Errors fail it.
+    #[must_use]
+    pub fn plain(res: i32) -> Done {
+        Done {
+            res,
+            failed: res < 0,
+            ..Done::default()
+        }
+    }
+    #[must_use]
+    pub fn of(r: Result<usize>) -> Done {
+        Done::plain(result(r))
+    }
+    #[must_use]
+    pub fn error(e: Errno) -> Done {
+        Done::plain(error(e))
+    }
+}
+
+impl From<Result<usize>> for Outcome {
+    fn from(r: Result<usize>) -> Outcome {
+        Outcome::Done(Done::of(r))
+    }
+}
+
+impl From<Errno> for Outcome {
+    fn from(e: Errno) -> Outcome {
+        Outcome::Done(Done::error(e))
+    }
+}
+
+/// Whether an end is told.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tell {
+    Yes,
+    No,
+}
+
+/// What happens to what is linked behind a request that ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Behind {
+    Begins,
+    Cancelled,
+}
+
+/// What a request is to do.
+pub trait Operation: Send + Sync {
+    /// Tries it, without waiting.
+    fn issue(&self, cx: &mut Context, r: &Arc<Request>) -> Outcome;
+    /// It has ended, by whoever: what it arranged is taken back. No lock is held.
+    fn leave(&self, _r: &Request) {}
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// What an entry that is no good asks for.
+struct Faulty(Errno);
+
+impl Operation for Faulty {
+    fn issue(&self, _: &mut Context, _: &Arc<Request>) -> Outcome {
+        self.0.into()
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// A request (`struct io_kiocb`).
+pub struct Request {
+    pub ring: Arc<Ring>,
+    /// Who submitted it, and tries it.
+    pub task: Arc<Task>,
+    pub sqe: Sqe,
+    pub op: Box<dyn Operation>,
+    /// As whom, if not as the task.
+    pub identity: Option<Arc<Credentials>>,
+    /// Its entry was no good.
+    pub fault: Option<Errno>,
+    pub number: u64,
+    phase: AtomicU8,
+    /// It is to be cancelled; noted while it was busy.
+    noted: AtomicBool,
+    /// It is in its task's list of work.
+    pub(super) queued: AtomicBool,
+    /// It did not end in the call that submitted it.
+    waited: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    file: Option<FileRef>,
+    listens: Option<(Arc<File>, Events, Ticket)>,
+    /// What is linked behind it.
+    next: Option<Arc<Request>>,
+    charge: Option<Charge>,
+    buffer: Option<Taken>,
+}
+
+/// A request's file.
+#[derive(Clone)]
+pub enum FileRef {
+    Open(Arc<File>),
+    Registered(Arc<Node<Arc<File>>>),
+}
+
+impl FileRef {
+    #[must_use]
+    pub fn file(&self) -> &Arc<File> {
+        match self {
+            FileRef::Open(f) => f,
+            FileRef::Registered(n) => n.what(),
+        }
+    }
+}
+
+impl Request {
+    #[must_use]
+    pub fn new(
+        ring: &Arc<Ring>,
+        task: &Arc<Task>,
+        sqe: Sqe,
+        op: Result<Box<dyn Operation>>,
+        identity: Option<Arc<Credentials>>,
+    ) -> Arc<Request> {
+        let fault = op.as_ref().err().copied();
+        Arc::new(Request {
+            ring: ring.clone(),
+            task: task.clone(),
+            sqe,
+            op: op.unwrap_or_else(|e| Box::new(Faulty(e))),
+            identity,
+            fault,
+            number: ring.number(),
+            phase: AtomicU8::new(WAITING),
+            noted: AtomicBool::new(false),
+            queued: AtomicBool::new(false),
+            waited: AtomicBool::new(false),
+            state: Mutex::default(),
+        })
+    }
+
+    #[must_use]
+    pub fn has(&self, flag: SqeFlags) -> bool {
+        self.sqe.has(flag)
+    }
+    /// Its operation as its own type.
+    #[must_use]
+    pub fn op<T: Operation + 'static>(&self) -> Option<&T> {
+        self.op.as_any().downcast_ref()
+    }
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.phase.load(Ordering::SeqCst) == DONE
+    }
+    #[must_use]
+    pub fn is_noted(&self) -> bool {
+        self.noted.load(Ordering::SeqCst)
+    }
+
+    /// Its file, found at the first attempt (`io_assign_file`); `EBADF`.
+    pub fn file(&self) -> Result<Arc<File>> {
+        if let Some(f) = &self.state.lock().file {
+            return Ok(f.file().clone());
+        }
+        let found = self.find_file(self.sqe.fd, self.has(SqeFlags::FIXED_FILE))?;
+        let file = found.file().clone();
+        self.state.lock().file = Some(found);
+        Ok(file)
+    }
+    /// The file if one was found.
+    #[must_use]
+    pub fn known_file(&self) -> Option<Arc<File>> {
+        self.state.lock().file.as_ref().map(|f| f.file().clone())
+    }
+    /// A descriptor's file, or a registered one.
+    pub fn find_file(&self, fd: i32, registered: bool) -> Result<FileRef> {
+        if registered {
+            let node = self.ring.resources.files.get(fd as u32);
+            return node.map(FileRef::Registered).ok_or(EBADF);
+        }
+        let f = self.task.fd(fd)?;
+        match f.flags() & O_PATH {
+            0 => Ok(FileRef::Open(f)),
+            _ => Err(EBADF),
+        }
+    }
+
+    /// The buffer that it has taken of its group and not used yet.
+    pub fn put_buffer(&self, b: Taken) {
+        self.state.lock().buffer = Some(b);
+    }
+    pub fn take_buffer(&self) -> Option<Taken> {
+        self.state.lock().buffer.take()
+    }
+
+    /// It takes memory of the kernel's from now on; `ENOMEM`.
+    pub fn charge(&self) -> Result<()> {
+        let mut s = self.state.lock();
+        if s.charge.is_none() {
+            s.charge = Some(self.ring.charge(REQUEST)?);
+        }
+        Ok(())
+    }
+    /// It is to be found by who looks for what waits; `ENOMEM`, `ECANCELED` at the ring's end.
+    pub fn enlist(self: &Arc<Self>) -> Result<()> {
+        self.charge()?;
+        self.waited.store(true, Ordering::Relaxed);
+        self.ring.pending.lock().insert(self.number, self.clone());
+        if self.is_done() {
+            // Somebody ended it before it was in the table.
+            self.ring.pending.lock().remove(&self.number);
+        }
+        // Who ends the ring, or the task, looks at the table after this.
+        if self.ring.is_dead() || self.task.uring.is_closed() {
+            return Err(ECANCELED);
+        }
+        Ok(())
+    }
+
+    /// What is linked behind it.
+    pub fn set_next(&self, next: Arc<Request>) {
+        self.state.lock().next = Some(next);
+    }
+    /// Looks at what is linked behind it, and may replace it.
+    pub(super) fn with_next<R>(&self, f: impl FnOnce(&mut Option<Arc<Request>>) -> R) -> R {
+        f(&mut self.state.lock().next)
+    }
+
+    /// Tries it, as often as it can go on. By its own task; false where another does, or it has
+    /// ended.
+    pub fn run(self: &Arc<Self>, cx: &mut Context) -> bool {
+        let (done, failed) = (Ordering::SeqCst, Ordering::SeqCst);
+        let busy = self.phase.compare_exchange(WAITING, BUSY, done, failed);
+        if busy.is_err() {
+            return false;
+        }
+        loop {
+            if self.is_noted() {
+                self.finish(Done::error(ECANCELED));
+                return true;
+            }
+            let outcome = {
+                let _as_another = self.identity.as_ref().map(|c| As::begin(cx, c));
+                self.op.issue(cx, self)
+            };
+            let listens = match outcome {
+                Outcome::Done(d) => {
+                    self.finish(d);
+                    return true;
+                }
+                Outcome::Pending => Ok(true),
+                Outcome::Wait(f, events) => self.listen(&f, events),
+            };
+            match listens {
+                Ok(true) => break,
+                Ok(false) => {}
+                Err(e) => {
+                    self.finish(Done::error(e));
+                    return true;
+                }
+            }
+        }
+        super::links::begin_timeout(cx, self);
+        if self
+            .phase
+            .compare_exchange(BUSY, WAITING, done, failed)
+            .is_ok()
+            && (self.is_noted() || self.ring.is_dead() || self.task.uring.is_closed())
+        {
+            // Who cancelled it found it busy, or not at all.
+            let _ = self.cancel();
+        }
+        true
+    }
+
+    /// It goes on to listen on a file of which it has told what holds: what was told is not asked
+    /// for again.
+    pub fn listen_only(self: &Arc<Self>, f: &Arc<File>, events: Events) -> Result<()> {
+        self.listen(f, events).map(|_| ())
+    }
+
+    /// Another takes its place, which tells nothing: `EALREADY` where it is busy, `ENOENT` where it
+    /// has ended.
+    pub fn replace(self: &Arc<Self>, new: &Arc<Request>) -> Result<()> {
+        let (done, failed) = (Ordering::SeqCst, Ordering::SeqCst);
+        match self.phase.compare_exchange(WAITING, DONE, done, failed) {
+            Ok(_) => {}
+            Err(BUSY) => return Err(EALREADY),
+            Err(_) => return Err(abi::errno::ENOENT),
+        }
+        let (listens, file, next, charge) = {
+            let mut s = self.state.lock();
+            let file = s.file.take();
+            (s.listens.take(), file, s.next.take(), s.charge.take())
+        };
+        leave_queue(listens);
+        let own = self.ring.pending.lock().remove(&self.number);
+        let mut s = new.state.lock();
+        (s.file, s.next, s.charge) = (file, next, charge);
+        drop(s);
+        drop(own);
+        Ok(())
+    }
+
+    /// Listens on the file; false where it may be ready meanwhile, so that it is to be tried again.
+    fn listen(self: &Arc<Self>, f: &Arc<File>, events: Events) -> Result<bool> {
+        let old = {
+            let mut s = self.state.lock();
+            match &s.listens {
+                Some((g, e, _)) if Arc::ptr_eq(f, g) && *e == events => return Ok(true),
+                _ => s.listens.take(),
+            }
+        };
+        leave_queue(old);
+        let q = f.ops.wait_queue().ok_or(EAGAIN)?;
+        self.enlist()?;
+        let arm = Arc::new(Arm(Arc::downgrade(self)));
+        let ticket = match self.is_exclusive() {
+            true => q.register_exclusive(arm, events),
+            false => q.register(arm, events),
+        };
+        self.state.lock().listens = Some((f.clone(), events, ticket));
+        if self.is_done() {
+            // It ended before it had its ticket.
+            let mine = self.state.lock().listens.take();
+            leave_queue(mine);
+        }
+        Ok((f.poll(events) & (events | Events::ALWAYS)).is_empty())
+    }
+
+    fn is_exclusive(&self) -> bool {
+        const EPOLLEXCLUSIVE: u32 = 1 << 28;
+        const POLL_ADD: u8 = 6;
+        self.sqe.opcode == POLL_ADD && self.sqe.op_flags & EPOLLEXCLUSIVE != 0
+    }
+
+    /// It is its task's work; false where that takes none any more, so that it is to be cancelled.
+    /// May run under any lock.
+    pub fn wake(self: &Arc<Self>) -> bool {
+        self.queued.swap(true, Ordering::SeqCst) || super::work::push(self)
+    }
+
+    /// Ends it with `ECANCELED` if it waits: `EALREADY` where it is busy (it is noted then),
+    /// `ENOENT` where it has ended.
+    pub fn cancel(self: &Arc<Self>) -> Result<()> {
+        self.end_waiting(Done::error(ECANCELED))
+    }
+    /// The same with another result.
+    pub fn end_waiting(self: &Arc<Self>, d: Done) -> Result<()> {
+        self.noted.store(true, Ordering::SeqCst);
+        let (done, failed) = (Ordering::SeqCst, Ordering::SeqCst);
+        match self.phase.compare_exchange(WAITING, DONE, done, failed) {
+            Ok(_) => {
+                self.ended(d, d.failed && !self.has(SqeFlags::IO_HARDLINK));
+                Ok(())
+            }
+            Err(BUSY) => Err(EALREADY),
+            Err(_) => Err(abi::errno::ENOENT),
+        }
+    }
+    /// Ends one that never began, and all that is linked behind it: with what is wrong with its
+    /// entry, or `ECANCELED`.
+    pub fn end_unissued(self: &Arc<Self>) {
+        if self.phase.swap(DONE, Ordering::SeqCst) != DONE {
+            self.ended(self.cancelled(), true);
+        }
+    }
+
+    /// Ends it; false where it had ended. The caller holds no lock.
+    pub fn finish(self: &Arc<Self>, d: Done) -> bool {
+        if self.phase.swap(DONE, Ordering::SeqCst) == DONE {
+            return false;
+        }
+        self.ended(d, d.failed && !self.has(SqeFlags::IO_HARDLINK));
+        true
+    }
+
+    fn cancelled(&self) -> Done {
+        Done::error(self.fault.unwrap_or(ECANCELED))
+    }
+
+    /// What follows its end; and that of what is linked behind it, one after the other. What fails
+    /// without wanting completions is told itself, and silences what it fails.
+    fn ended(self: &Arc<Self>, d: Done, fails: bool) {
+        let skips = self.has(SqeFlags::CQE_SKIP_SUCCESS);
+        let tells = if d.failed || !skips {
+            Tell::Yes
+        } else {
+            Tell::No
+        };
+        let then = if fails {
+            Behind::Cancelled
+        } else {
+            Behind::Begins
+        };
+        let mut next = self.end_one(d, tells, then);
+        let tells = if fails && skips { Tell::No } else { Tell::Yes };
+        while let Some(n) = next {
+            next = match n.phase.swap(DONE, Ordering::SeqCst) {
+                DONE => None,
+                _ => n.end_one(n.cancelled(), tells, Behind::Cancelled),
+            };
+        }
+    }
+
+    /// Its own end: gives what is to be cancelled behind it. What is to begin then is made work.
+    fn end_one(self: &Arc<Self>, d: Done, tell: Tell, then: Behind) -> Option<Arc<Request>> {
+        let (listens, file, buffer, charge) = {
+            let mut s = self.state.lock();
+            (
+                s.listens.take(),
+                s.file.take(),
+                s.buffer.take(),
+                s.charge.take(),
+            )
+        };
+        leave_queue(listens);
+        self.op.leave(self);
+        if let Some(b) = buffer {
+            self.ring.groups.give_back(b);
+        }
+        let own = self.ring.pending.lock().remove(&self.number);
+        drop(file);
+        if tell == Tell::Yes {
+            let c = Cqe {
+                user_data: self.sqe.user_data,
+                res: d.res,
+                flags: d.flags,
+                extra: d.extra,
+            };
+            self.ring.complete(c, self.by());
+        }
+        let next = super::links::behind(self, then);
+        self.ring.ended_one();
+        drop((own, charge));
+        next
+    }
+
+    fn by(&self) -> By {
+        const TIMEOUT: u8 = 11;
+        const LINK_TIMEOUT: u8 = 15;
+        match self.sqe.opcode {
+            TIMEOUT | LINK_TIMEOUT if self.waited.load(Ordering::Relaxed) => By::Timer,
+            _ if self.has(SqeFlags::ASYNC) => By::Worker,
+            _ => By::Task,
+        }
+    }
+
+    /// Whether its work is its ring's, done only where its task asks for completions.
+    #[must_use]
+    pub fn is_deferred(&self) -> bool {
+        self.ring.has(Setup::DEFER_TASKRUN)
+    }
+}
+
+/// The caller holds no lock.
+fn leave_queue(l: Option<(Arc<File>, Events, Ticket)>) {
+    if let Some((f, _, t)) = l
+        && let Some(q) = f.ops.wait_queue()
+    {
+        q.unregister(t);
+    }
+}
+
+/// A request on a file's queue. It keeps nothing alive: its end leaves the queue first.
+pub struct Arm(Weak<Request>);
+
+impl Listener for Arm {
+    fn notify(&self, events: Events) {
+        if events.contains(Events::OPENED) {
+            return;
+        }
+        if let Some(r) = self.0.upgrade() {
+            // Who takes no work any more ends all that waits.
+            let _ = r.wake();
+        }
+    }
+}
+
+/// As long as it lives, the task acts as another.
+struct As {
+    task: Arc<Task>,
+    own: Arc<Credentials>,
+}
+
+impl As {
+    fn begin(cx: &Context, identity: &Arc<Credentials>) -> As {
+        As {
+            own: cx.task.act_as(identity.clone()),
+            task: cx.task.clone(),
+        }
+    }
+}
+
+impl Drop for As {
+    fn drop(&mut self) {
+        self.task.act_as(self.own.clone());
+    }
+}
