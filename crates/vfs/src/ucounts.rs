@@ -53,6 +53,8 @@ pub enum Kind {
     ShmIds,
     SemIds,
     MsgIds,
+    /// Pages that are registered with rings: `RLIMIT_MEMLOCK`.
+    LockedPages,
     /// Pages that pipes may fill.
     PipePages,
     /// Descriptors of the host, of which the Gofer and this process have few: one for each file of
@@ -73,6 +75,7 @@ impl Kind {
                 | Kind::Signals
                 | Kind::MessageQueues
                 | Kind::FilesInFlight
+                | Kind::LockedPages
         )
     }
 }

@@ -17,7 +17,7 @@ use zerocopy::IntoBytes;
 
 named! {
     /// What epoll_ctl(2) does.
-    struct EpollOp(u32) {
+    pub(super) struct EpollOp(u32) {
         EPOLL_CTL_ADD,
         EPOLL_CTL_DEL,
         EPOLL_CTL_MOD,
@@ -40,7 +40,7 @@ fn epoll_create1(cx: &mut Context, flags: CloexecFlag) -> SysResult {
 const EPOLL_EVENT: usize = 12;
 
 /// `epoll_ctl(epfd, op, fd, event)`.
-fn epoll_ctl(
+pub(super) fn epoll_ctl(
     cx: &mut Context,
     epfd: Fd,
     op: EpollOp,

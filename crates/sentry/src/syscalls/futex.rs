@@ -228,10 +228,10 @@ fn lock_pi(cx: &Context, va: Va, scope: Scope, clock: ClockId, until: Timeout) -
 /// The flags of a futex of futex_waitv(2) and its family: `FUTEX2_*`. There are words of 32 bits
 /// only, and one node of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Flags2(u32);
+pub(super) struct Flags2(pub(super) u32);
 
 impl Flags2 {
-    fn scope(self) -> Result<Scope> {
+    pub(super) fn scope(self) -> Result<Scope> {
         match self.0 {
             FUTEX2_SIZE_U32 => Ok(Scope::Shared),
             f if f == FUTEX2_SIZE_U32 | FUTEX2_PRIVATE => Ok(Scope::Private),
@@ -250,7 +250,7 @@ impl Argument for Flags2 {
 /// `struct futex_waitv`.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-struct Waitv {
+pub(super) struct Waitv {
     val: u64,
     uaddr: u64,
     flags: u32,
@@ -261,7 +261,7 @@ impl Pointee for Waitv {}
 
 impl Waitv {
     /// The word, and what it should be.
-    fn checked(self) -> Result<(Place, u32)> {
+    pub(super) fn checked(self) -> Result<(Place, u32)> {
         let scope = Flags2(self.flags).scope()?;
         if self.reserved != 0 {
             return Err(EINVAL);
@@ -272,7 +272,7 @@ impl Waitv {
 }
 
 /// A value of a word, or bits of its mask.
-fn word(v: u64) -> Result<u32> {
+pub(super) fn word(v: u64) -> Result<u32> {
     v.try_into().map_err(|_| EINVAL)
 }
 

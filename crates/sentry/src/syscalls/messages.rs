@@ -2,16 +2,17 @@
 
 use super::SysResult;
 use super::args::*;
-use super::io::{call, iovec};
+use super::io::{call, user_ranges};
 use super::sockets::{AddressOut, MAX_ADDR, addr_in, as_caller, shown, socket_of};
 use super::time::timespec_arg;
 use crate::task::Context;
 use abi::errno::*;
 use abi::time::Timespec;
 use abi::{Result, Va};
-use mm::{Mm, UserIo};
+use mm::{Mm, UserIo, UserRange};
 use net::sys::{AF_UNIX, MSG_CMSG_CLOEXEC, MSG_CTRUNC, MSG_DONTWAIT};
 use net::{Control, Received, Socket, Ucred};
+use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vfs::fd_table::CloseOnExec;
@@ -45,7 +46,7 @@ const MAX_CONTROL: usize = 131_072;
 const MAX_IOV: usize = 1024;
 const MSG_WAITFORONE: u32 = MsgFlags::MSG_WAITFORONE.bits();
 /// Flags of send that only the kernel itself may use (`MSG_INTERNAL_SENDMSG_FLAGS`): taken away.
-const INTERNAL: u32 = 0x0811_0000;
+pub(super) const INTERNAL: u32 = 0x0811_0000;
 const MAX_RW: usize = 0x7fff_f000;
 
 impl MsgFlags {
@@ -59,7 +60,7 @@ impl MsgFlags {
 }
 
 /// Sends, with SIGPIPE for the thread that wrote to a stream without a reader.
-fn send_on(
+pub(super) fn send_on(
     cx: &Context,
     f: &File,
     src: &mut UserIo<'_>,
@@ -159,31 +160,56 @@ fn travels(cx: &Context, fd: i32) -> Result<Arc<File>> {
     }
 }
 
+/// A message that is to be sent, as it was gathered from the application.
+pub(super) struct Outgoing {
+    dest: Option<Vec<u8>>,
+    pub(super) ranges: SmallVec<[UserRange; 8]>,
+    control: Vec<u8>,
+}
+
+impl Outgoing {
+    /// Reads the message's header at `va`, and what that names but for the bytes themselves.
+    pub(super) fn gather(cx: &Context, va: Va) -> Result<Outgoing> {
+        let mm = cx.mm();
+        let h = header(&mm, va)?;
+        let addr = AddressIn {
+            va: Va(h.name),
+            len: h.name_len,
+        };
+        let named = h.name != 0 && h.name_len != 0;
+        let dest = named.then(|| addr_in(&mm, addr)).transpose()?;
+        let ranges = user_ranges(&mm, Va(h.iov), h.iov_len as usize)?;
+        if h.control_len > MAX_CONTROL as u64 {
+            return Err(ENOBUFS);
+        }
+        let mut control = vec![0; h.control_len as usize];
+        mm.copy_in(Va(h.control), &mut control)?;
+        Ok(Outgoing {
+            dest,
+            ranges,
+            control,
+        })
+    }
+    pub(super) fn send(
+        &self,
+        cx: &Context,
+        f: &File,
+        src: &mut UserIo<'_>,
+        flags: u32,
+    ) -> SysResult {
+        let mut control = Control::parse(&self.control, &mut |fd| travels(cx, fd))?;
+        if let Some(u) = &mut control.cred {
+            *u = claimed(cx, *u)?;
+        }
+        send_on(cx, f, src, self.dest.as_deref(), control, flags & !INTERNAL)
+    }
+}
+
 fn send_message(cx: &Context, f: &File, va: Va, flags: u32) -> SysResult {
+    let m = Outgoing::gather(cx, va)?;
     let mm = cx.mm();
-    let h = header(&mm, va)?;
-    let dest = if h.name == 0 || h.name_len == 0 {
-        None
-    } else {
-        Some(addr_in(
-            &mm,
-            AddressIn {
-                va: Va(h.name),
-                len: h.name_len,
-            },
-        )?)
-    };
-    let mut src = iovec(&mm, Va(h.iov), h.iov_len as usize)?;
-    if h.control_len > MAX_CONTROL as u64 {
-        return Err(ENOBUFS);
-    }
-    let mut raw = vec![0; h.control_len as usize];
-    mm.copy_in(Va(h.control), &mut raw)?;
-    let mut control = Control::parse(&raw, &mut |fd| travels(cx, fd))?;
-    if let Some(u) = &mut control.cred {
-        *u = claimed(cx, *u)?;
-    }
-    send_on(cx, f, &mut src, dest.as_deref(), control, flags & !INTERNAL)
+    let mut src = UserIo::vectored(&mm, m.ranges.iter().copied());
+    m.send(cx, f, &mut src, flags)
 }
 
 /// `sendmsg(fd, msg, flags)`.
@@ -215,7 +241,12 @@ fn sendmmsg(cx: &mut Context, fd: Fd, msgs: Va, count: u32, flags: MsgFlags) -> 
 }
 
 /// Receives as [`Socket::receive_all`].
-fn receive_on(cx: &Context, f: &File, dst: &mut UserIo<'_>, flags: u32) -> Result<Received> {
+pub(super) fn receive_on(
+    cx: &Context,
+    f: &File,
+    dst: &mut UserIo<'_>,
+    flags: u32,
+) -> Result<Received> {
     let s = socket_of(f)?;
     let io = call(cx, f, f.nonblocking() || flags & MSG_DONTWAIT != 0);
     s.receive_all(&io, dst, flags)
@@ -245,26 +276,81 @@ fn recvfrom(
     Ok(r.without_files())
 }
 
-fn receive_message(cx: &Context, f: &File, va: Va, flags: u32) -> SysResult {
-    let mm = cx.mm();
-    let h = header(&mm, va)?;
-    let mut dst = iovec(&mm, Va(h.iov), h.iov_len as usize)?;
-    let mut r = receive_on(cx, f, &mut dst, flags)?;
+/// Where a message that comes goes to, as the application has said.
+pub(super) struct Incoming {
+    va: Va,
+    header: MsgHdr,
+    pub(super) ranges: SmallVec<[UserRange; 8]>,
+}
+
+impl Incoming {
+    pub(super) fn gather(cx: &Context, va: Va) -> Result<Incoming> {
+        let mm = cx.mm();
+        let header = header(&mm, va)?;
+        let ranges = user_ranges(&mm, Va(header.iov), header.iov_len as usize)?;
+        Ok(Incoming { va, header, ranges })
+    }
+    /// Room for the address and for ancillary data.
+    pub(super) fn room(&self) -> (usize, usize) {
+        let name = self.header.name_len.max(0) as usize;
+        (name, (self.header.control_len as usize).min(MAX_CONTROL))
+    }
+    pub(super) fn receive(
+        &self,
+        cx: &Context,
+        f: &File,
+        dst: &mut UserIo<'_>,
+        flags: u32,
+    ) -> SysResult {
+        let mm = cx.mm();
+        let (h, va) = (&self.header, self.va);
+        let r = receive_on(cx, f, dst, flags)?;
+        if h.name != 0 {
+            let out = AddressOut {
+                va: Va(h.name),
+                len: UserPtr::new(va.offset(NAME_LEN)),
+            };
+            out.write(&mm, &r.addr)?;
+        }
+        let room = match h.control {
+            0 => 0,
+            _ => self.room().1,
+        };
+        let n = r.n;
+        let got = control_out(cx, r, room, flags);
+        let written = mm
+            .copy_out(Va(h.control), &got.bytes)
+            .and_then(|()| mm.write_obj(va.offset(FLAGS), &got.flags))
+            .and_then(|()| mm.write_obj(va.offset(CONTROL_LEN), &(got.bytes.len() as u64)));
+        if written.is_err() {
+            got.take_back(cx);
+        }
+        written.map(|()| n)
+    }
+}
+
+/// The ancillary data of a message, as the application is to have it.
+pub(super) struct ControlOut {
+    pub(super) bytes: Vec<u8>,
+    /// `msg_flags`.
+    pub(super) flags: u32,
+    new: Vec<i32>,
+}
+
+impl ControlOut {
+    /// The application will not learn the descriptors' numbers.
+    pub(super) fn take_back(&self, cx: &Context) {
+        for fd in &self.new {
+            let _ = cx.files().close(*fd);
+        }
+    }
+}
+
+/// Gives the files of a message descriptors, and its ancillary data a form of at most `room` bytes.
+pub(super) fn control_out(cx: &Context, mut r: Received, room: usize, flags: u32) -> ControlOut {
     if let Some(u) = &mut r.control.cred {
         *u = shown(cx, *u);
     }
-    if h.name != 0 {
-        let out = AddressOut {
-            va: Va(h.name),
-            len: UserPtr::new(va.offset(NAME_LEN)),
-        };
-        out.write(&mm, &r.addr)?;
-    }
-    let room = if h.control == 0 {
-        0
-    } else {
-        (h.control_len as usize).min(MAX_CONTROL)
-    };
     let cloexec = if flags & MSG_CMSG_CLOEXEC != 0 {
         CloseOnExec::Yes
     } else {
@@ -277,18 +363,19 @@ fn receive_message(cx: &Context, f: &File, va: Va, flags: u32) -> SysResult {
         new.push(fd);
         Ok(fd)
     });
-    let out = r.flags | (flags & MSG_CMSG_CLOEXEC) | if cut { MSG_CTRUNC } else { 0 };
-    let written = mm
-        .copy_out(Va(h.control), &bytes)
-        .and_then(|()| mm.write_obj(va.offset(FLAGS), &out))
-        .and_then(|()| mm.write_obj(va.offset(CONTROL_LEN), &(bytes.len() as u64)));
-    if written.is_err() {
-        // The application will not learn their numbers.
-        for fd in new {
-            let _ = table.close(fd);
-        }
+    let cut = if cut { MSG_CTRUNC } else { 0 };
+    ControlOut {
+        bytes,
+        flags: r.flags | (flags & MSG_CMSG_CLOEXEC) | cut,
+        new,
     }
-    written.map(|()| r.n)
+}
+
+fn receive_message(cx: &Context, f: &File, va: Va, flags: u32) -> SysResult {
+    let m = Incoming::gather(cx, va)?;
+    let mm = cx.mm();
+    let mut dst = UserIo::vectored(&mm, m.ranges.iter().copied());
+    m.receive(cx, f, &mut dst, flags)
 }
 
 /// `recvmsg(fd, msg, flags)`.

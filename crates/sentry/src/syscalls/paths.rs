@@ -48,8 +48,27 @@ pub(super) fn with<R>(
     f: impl FnOnce(&PathCx<'_>, &At, &[u8]) -> Result<R>,
 ) -> Result<R> {
     let path = path.read(cx)?;
-    let at = At::new(&cx.files(), dirfd.0, &path)?;
-    cx.task.with_paths(|p| f(p, &at, &path))
+    with_path(cx, dirfd, &path, f)
+}
+
+/// The same with a path that has been read.
+pub(super) fn with_path<R>(
+    cx: &Context,
+    dirfd: DirFd,
+    path: &[u8],
+    f: impl FnOnce(&PathCx<'_>, &At, &[u8]) -> Result<R>,
+) -> Result<R> {
+    let at = At::new(&cx.files(), dirfd.0, path)?;
+    cx.task.with_paths(|p| f(p, &at, path))
+}
+
+/// Where a path that is to be opened begins.
+pub(super) fn open_at(cx: &Context, dirfd: DirFd, path: &[u8], how: &OpenHow) -> Result<At> {
+    let files = cx.files();
+    match how.resolve.intersects(Walk::BENEATH | Walk::IN_ROOT) {
+        true => At::scoped(&files, dirfd.0),
+        false => At::new(&files, dirfd.0, path),
+    }
 }
 
 /// How often an open that a lease of the host delays is tried again.
@@ -59,11 +78,7 @@ fn do_open(cx: &Context, dirfd: DirFd, path: PathPtr, how: OpenHow) -> SysResult
     let files = cx.files();
     let path = path.read(cx)?;
     let scoped = how.resolve.intersects(Walk::BENEATH | Walk::IN_ROOT);
-    let at = if scoped {
-        At::scoped(&files, dirfd.0)?
-    } else {
-        At::new(&files, dirfd.0, &path)?
-    };
+    let at = open_at(cx, dirfd, &path, &how)?;
     // The number first: a full table must not leave a new file behind.
     cx.cred().may_take_more(ENFILE)?;
     let slot = files.reserve(&cx.room())?;
@@ -102,6 +117,12 @@ fn creat(cx: &mut Context, path: PathPtr, mode: Mode) -> SysResult {
     )
 }
 fn openat2(cx: &mut Context, dirfd: DirFd, path: PathPtr, how: Va, size: usize) -> SysResult {
+    let how = open_how(cx, how, size)?;
+    do_open(cx, dirfd, path, how)
+}
+
+/// openat2(2)'s `struct open_how`.
+pub(super) fn open_how(cx: &Context, how: Va, size: usize) -> Result<OpenHow> {
     if size < 24 {
         return Err(EINVAL);
     }
@@ -111,7 +132,7 @@ fn openat2(cx: &mut Context, dirfd: DirFd, path: PathPtr, how: Va, size: usize) 
     let mut raw = [0u8; 24];
     read_sized(cx, how, size, &mut raw)?;
     let [flags, mode, resolve] = <[u64; 3]>::read_from_bytes(&raw).map_err(|_| EINVAL)?;
-    do_open(cx, dirfd, path, OpenHow::strict(flags, mode, resolve)?)
+    OpenHow::strict(flags, mode, resolve)
 }
 
 fn access(cx: &mut Context, path: PathPtr, mode: AccessMode) -> SysResult {
@@ -188,11 +209,20 @@ fn do_rename(
     flags: RenameFlags,
 ) -> SysResult {
     let (old, new) = (old.read(cx)?, new.read(cx)?);
+    rename_paths(cx, (old_dir, &old), (new_dir, &new), flags.bits())
+}
+
+pub(super) fn rename_paths(
+    cx: &Context,
+    (old_dir, old): (DirFd, &[u8]),
+    (new_dir, new): (DirFd, &[u8]),
+    flags: u32,
+) -> SysResult {
     let files = cx.files();
-    let from = At::new(&files, old_dir.0, &old)?;
-    let to = At::new(&files, new_dir.0, &new)?;
+    let from = At::new(&files, old_dir.0, old)?;
+    let to = At::new(&files, new_dir.0, new)?;
     cx.task
-        .with_paths(|p| p.rename(&from, &old, &to, &new, flags.bits()))
+        .with_paths(|p| p.rename(&from, old, &to, new, flags))
         .map(|()| 0)
 }
 fn rename(cx: &mut Context, old: PathPtr, new: PathPtr) -> SysResult {
@@ -230,11 +260,20 @@ fn do_link(
     flags: AtFlags,
 ) -> SysResult {
     let (old, new) = (old.read(cx)?, new.read(cx)?);
+    link_paths(cx, (old_dir, &old), (new_dir, &new), flags.bits())
+}
+
+pub(super) fn link_paths(
+    cx: &Context,
+    (old_dir, old): (DirFd, &[u8]),
+    (new_dir, new): (DirFd, &[u8]),
+    flags: u32,
+) -> SysResult {
     let files = cx.files();
-    let from = At::new(&files, old_dir.0, &old)?;
-    let to = At::new(&files, new_dir.0, &new)?;
+    let from = At::new(&files, old_dir.0, old)?;
+    let to = At::new(&files, new_dir.0, new)?;
     cx.task
-        .with_paths(|p| p.link(&from, &old, &to, &new, flags.bits()))
+        .with_paths(|p| p.link(&from, old, &to, new, flags))
         .map(|()| 0)
 }
 fn link(cx: &mut Context, old: PathPtr, new: PathPtr) -> SysResult {

@@ -32,7 +32,7 @@ flags! {
 
 flags! {
     /// Of waitid(2).
-    struct WaitIdOptions: u32, refused {
+    pub(super) struct WaitIdOptions: u32, refused {
         WNOHANG,
         WSTOPPED,
         WEXITED,
@@ -46,7 +46,7 @@ flags! {
 
 named! {
     /// What waitid(2)'s number is.
-    struct WaitFor(u32) {
+    pub(super) struct WaitFor(u32) {
         P_ALL,
         P_PID,
         P_PGID,
@@ -359,7 +359,7 @@ fn put_info(mm: &mm::Mm, va: Va, c: Option<&Change>) -> Result<()> {
 }
 
 /// `waitid(which, id, info, options, rusage)`.
-fn waitid(
+pub(super) fn waitid(
     cx: &mut Context,
     which: WaitFor,
     id: i32,
@@ -371,19 +371,7 @@ fn waitid(
     if !options.intersects(kinds) {
         return Err(EINVAL);
     }
-    let who = match which {
-        WaitFor::P_ALL => Who::Any,
-        WaitFor::P_PID if id > 0 => Who::Pid(cx.id_of(id).map_err(|_| ECHILD)?),
-        WaitFor::P_PGID if id == 0 => Who::Group(cx.kernel.tasks.lock().pgid(cx.group.tgid)),
-        WaitFor::P_PGID if id > 0 => Who::Group(cx.id_of(id).map_err(|_| ECHILD)?),
-        WaitFor::P_PIDFD => {
-            let f = Fd(id).any_file(cx)?;
-            let p = f.ops::<crate::task::pidfd::PidFd>().ok_or(EBADF)?;
-            let l = cx.kernel.tasks.lock();
-            Who::Pid(p.group(&l).ok_or(ECHILD)?.tgid)
-        }
-        _ => return Err(EINVAL),
-    };
+    let who = waited_for(cx, which, id)?;
     let r = wait(cx, who, options.bits());
     let mm = cx.mm();
     if let (Err(e), Some(va)) = (&r, info) {
@@ -399,6 +387,38 @@ fn waitid(
         put_info(&mm, va, c.as_ref())?;
     }
     Ok(0)
+}
+
+/// Whether there is a change of a child that waitid(2) would tell of now.
+pub(super) fn has_change(
+    cx: &Context,
+    which: WaitFor,
+    id: i32,
+    options: WaitIdOptions,
+) -> Result<bool> {
+    let kinds = WaitIdOptions::WEXITED | WaitIdOptions::WSTOPPED | WaitIdOptions::WCONTINUED;
+    if !options.intersects(kinds) {
+        return Err(EINVAL);
+    }
+    let who = waited_for(cx, which, id)?;
+    wait(cx, who, options.bits()).map(|c| c.is_some())
+}
+
+/// Whom waitid(2)'s numbers mean.
+fn waited_for(cx: &Context, which: WaitFor, id: i32) -> Result<Who> {
+    Ok(match which {
+        WaitFor::P_ALL => Who::Any,
+        WaitFor::P_PID if id > 0 => Who::Pid(cx.id_of(id).map_err(|_| ECHILD)?),
+        WaitFor::P_PGID if id == 0 => Who::Group(cx.kernel.tasks.lock().pgid(cx.group.tgid)),
+        WaitFor::P_PGID if id > 0 => Who::Group(cx.id_of(id).map_err(|_| ECHILD)?),
+        WaitFor::P_PIDFD => {
+            let f = Fd(id).any_file(cx)?;
+            let p = f.ops::<crate::task::pidfd::PidFd>().ok_or(EBADF)?;
+            let l = cx.kernel.tasks.lock();
+            Who::Pid(p.group(&l).ok_or(ECHILD)?.tgid)
+        }
+        _ => return Err(EINVAL),
+    })
 }
 
 fn getpid(cx: &mut Context) -> SysResult {

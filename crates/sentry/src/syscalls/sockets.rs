@@ -22,7 +22,7 @@ use wait::Events;
 
 named! {
     /// A family of addresses.
-    struct Family(i32) {
+    pub(super) struct Family(i32) {
         AF_UNSPEC = 0,
         AF_UNIX = 1,
         AF_INET = 2,
@@ -34,7 +34,7 @@ named! {
 
 flags! {
     /// Of accept4(2), and with a socket's type.
-    struct SocketFlags: u32, kept {
+    pub(super) struct SocketFlags: u32, kept {
         SOCK_NONBLOCK = O_NONBLOCK,
         SOCK_CLOEXEC = vfs::file::O_CLOEXEC,
     }
@@ -187,9 +187,9 @@ impl Argument for AddressOut {
 ///
 /// Other flags give `EINVAL` before anything else.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct SocketType {
+pub(super) struct SocketType {
     kind: SocketKind,
-    flags: SocketFlags,
+    pub(super) flags: SocketFlags,
 }
 
 impl Argument for SocketType {
@@ -212,20 +212,29 @@ impl Argument for SocketType {
     }
 }
 
-fn file_of(cx: &Context, s: Arc<Socket>, flags: SocketFlags) -> Arc<File> {
+pub(super) fn file_of(cx: &Context, s: Arc<Socket>, flags: SocketFlags) -> Arc<File> {
     let flags = (flags & SocketFlags::SOCK_NONBLOCK).bits();
     File::new(s, O_RDWR | flags, None, cx.cred())
 }
 
 /// `socket(family, type, protocol)`.
 fn socket(cx: &mut Context, family: Family, of: SocketType, protocol: i32) -> SysResult {
-    let s = as_caller(cx, |who| {
-        net::socket(&cx.ns().net, family.0, of.kind.0, protocol, who)
-    })?;
-    let f = file_of(cx, s, of.flags);
+    let f = new_socket(cx, family, of, protocol)?;
     cx.files()
         .install(f, CloseOnExec::from_flags(of.flags.bits()), &cx.room())
         .map(|n| n as usize)
+}
+
+pub(super) fn new_socket(
+    cx: &Context,
+    family: Family,
+    of: SocketType,
+    protocol: i32,
+) -> Result<Arc<File>> {
+    let s = as_caller(cx, |who| {
+        net::socket(&cx.ns().net, family.0, of.kind.0, protocol, who)
+    })?;
+    Ok(file_of(cx, s, of.flags))
 }
 
 /// `socketpair(family, type, protocol, fds)`.

@@ -31,6 +31,31 @@ impl SpliceFlags {
     }
 }
 
+/// What splice(2) and tee(2) wait for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Waits {
+    AsOpened,
+    /// Not for pipes (`SPLICE_F_NONBLOCK`).
+    NotForPipes,
+    /// A request does not wait.
+    Never,
+}
+
+impl Waits {
+    fn of(flags: SpliceFlags) -> Waits {
+        match flags.contains(SpliceFlags::SPLICE_F_NONBLOCK) {
+            true => Waits::NotForPipes,
+            false => Waits::AsOpened,
+        }
+    }
+    fn for_pipe(self, f: &File) -> bool {
+        self == Waits::AsOpened && !f.nonblocking()
+    }
+    fn for_other(self, f: &File) -> bool {
+        self != Waits::Never && !f.nonblocking()
+    }
+}
+
 /// Copies between two files through a buffer; gives the bytes.
 fn copy_between(
     cx: &Context,
@@ -129,17 +154,18 @@ fn sendfile(
     }
     spliceable(&from)?;
     let max = within_limit(cx, &to, At::Position, (count as usize).min(MAX_RW))?;
-    transfer(cx, &from, &to, start, offset, max)
+    let n = transfer(cx, &from, &to, start, max)?;
+    put_offset(cx, offset, start, n)?;
+    Ok(n)
 }
 
-/// Reads at `start` (or the position) and writes at the other's position; only what was written
-/// moves.
+/// Reads at `start` (or the position, which moves) and writes at the other's position; only what
+/// was written moves.
 fn transfer(
     cx: &Context,
     from: &Arc<File>,
     to: &Arc<File>,
     start: Option<u64>,
-    back: Option<OffsetPtr>,
     max: usize,
 ) -> SysResult {
     let begin = start.unwrap_or(if from.ops.seekable() {
@@ -160,12 +186,18 @@ fn transfer(
         },
         max,
     )?;
-    match (start, back) {
-        (Some(_), Some(at)) => at.write(&cx.mm(), &((begin + n as u64) as i64))?,
-        _ if from.ops.seekable() => from.set_position(begin + n as u64)?,
-        _ => {}
+    if start.is_none() && from.ops.seekable() {
+        from.set_position(begin + n as u64)?;
     }
     Ok(n)
+}
+
+/// Tells where a transfer from an offset has come to.
+fn put_offset(cx: &Context, at: Option<OffsetPtr>, start: Option<u64>, n: usize) -> Result<()> {
+    match at.zip(start) {
+        Some((at, o)) => at.write(&cx.mm(), &((o + n as u64) as i64)),
+        None => Ok(()),
+    }
 }
 
 /// `copy_file_range(in, off_in, out, off_out, len, flags)`.
@@ -258,15 +290,45 @@ fn splice(
     }
     flags.check()?;
     let (from, to) = (from.any_file(cx)?, to.any_file(cx)?);
+    let pipes = [&from, &to].map(|f| f.ops::<PipeEnd>().is_some());
+    let offsets = [from_offset, to_offset];
     if !from.readable() || !to.writable() {
         return Err(EBADF);
     }
-    let (pi, po) = (from.ops::<PipeEnd>(), to.ops::<PipeEnd>());
-    if (pi.is_some() && from_offset.is_some()) || (po.is_some() && to_offset.is_some()) {
+    if (0..2).any(|i| pipes[i] && offsets[i].is_some()) {
         return Err(ESPIPE);
     }
     let placeless = |f: &File, offset: Option<OffsetPtr>| offset.is_some() && !f.ops.seekable();
     if placeless(&from, from_offset) || placeless(&to, to_offset) {
+        return Err(EINVAL);
+    }
+    let starts = (offset_at(cx, from_offset)?, offset_at(cx, to_offset)?);
+    let waits = Waits::of(flags);
+    let n = splice_files(cx, (&from, &to), starts, len, waits)?;
+    put_offset(cx, from_offset, starts.0, n)?;
+    put_offset(cx, to_offset, starts.1, n)?;
+    Ok(n)
+}
+
+/// The same with files and offsets in them.
+pub(super) fn splice_files(
+    cx: &Context,
+    (from, to): (&Arc<File>, &Arc<File>),
+    starts: (Option<u64>, Option<u64>),
+    len: usize,
+    waits: Waits,
+) -> SysResult {
+    if !from.readable() || !to.writable() {
+        return Err(EBADF);
+    }
+    let (pi, po) = (
+        from.ops::<PipeEnd>(),
+        to.ops::<PipeEnd>(),
+    );
+    if pi.is_some() && starts.0.is_some() || po.is_some() && starts.1.is_some() {
+        return Err(ESPIPE);
+    }
+    if starts.0.is_some() && !from.ops.seekable() || starts.1.is_some() && !to.ops.seekable() {
         return Err(EINVAL);
     }
     // What a pipe holds goes to a place, not to whatever the end is by then.
@@ -274,12 +336,11 @@ fn splice(
         return Err(EINVAL);
     }
     let max = len.min(MAX_RW);
-    let nb = flags.contains(SpliceFlags::SPLICE_F_NONBLOCK);
     match (pi, po) {
         (Some(i), Some(o)) => {
             let (qi, qo) = (from.ops.wait_queue(), to.ops.wait_queue());
             let go = || ipc::splice::pipe_to_pipe(i, o, max);
-            let block = !(nb || from.nonblocking() || to.nonblocking());
+            let block = waits.for_pipe(from) && waits.for_pipe(to);
             match (block, qi, qo) {
                 (true, Some(qi), Some(qo)) => {
                     cx.block(&[(qi, Events::READABLE), (qo, Events::WRITABLE)], None, go)
@@ -288,14 +349,19 @@ fn splice(
             }
         }
         (None, Some(o)) => {
-            let start = offset_at(cx, from_offset)?;
-            spliceable(&from)?;
-            let room = blocking(cx, &to, Events::WRITABLE, nb || to.nonblocking(), || {
+            spliceable(from)?;
+            let room = blocking(cx, to, Events::WRITABLE, !waits.for_pipe(to), || {
                 ipc::splice::room(o)
             })?;
-            transfer(cx, &from, &to, start, from_offset, max.min(room))
+            if waits == Waits::Never && from.ops.wait_queue().is_some() {
+                let ready = from.poll(Events::READABLE);
+                if (ready & (Events::READABLE | Events::ALWAYS)).is_empty() {
+                    return Err(EAGAIN);
+                }
+            }
+            transfer(cx, from, to, starts.0, max.min(room))
         }
-        (Some(i), None) => out_of_pipe(cx, (&from, i), (&to, to_offset), max, flags),
+        (Some(i), None) => out_of_pipe(cx, (from, i), (to, starts.1), max, waits),
         (None, None) => Err(EINVAL),
     }
 }
@@ -304,18 +370,18 @@ fn splice(
 fn out_of_pipe(
     cx: &Context,
     (from, pipe): (&Arc<File>, &PipeEnd),
-    (to, to_offset): (&Arc<File>, Option<OffsetPtr>),
+    (to, start): (&Arc<File>, Option<u64>),
     max: usize,
-    flags: SpliceFlags,
+    waits: Waits,
 ) -> SysResult {
-    let start = offset_at(cx, to_offset)?;
     let max = within_limit(cx, to, start.map_or(At::Position, At::Offset), max)?;
-    let nb = flags.contains(SpliceFlags::SPLICE_F_NONBLOCK) || from.nonblocking();
+    let nb = !waits.for_pipe(from);
     let bytes = blocking(cx, from, Events::READABLE, nb, || {
         ipc::splice::take(pipe, max)
     })?;
     let mut src = vfs::file::BufSource::new(&bytes);
-    let r = blocking(cx, to, Events::WRITABLE, to.nonblocking(), || match start {
+    let nb = !waits.for_other(to);
+    let r = blocking(cx, to, Events::WRITABLE, nb, || match start {
         Some(o) => to.ops.write(to, &mut src, o),
         None => to.write(&mut src),
     });
@@ -325,9 +391,6 @@ fn out_of_pipe(
     }
     if n < bytes.len() {
         ipc::splice::give_back(pipe, &bytes[n..]);
-    }
-    if let (Some(at), Some(o)) = (to_offset, start) {
-        at.write(&cx.mm(), &((o + n as u64) as i64))?;
     }
     r
 }
@@ -339,13 +402,22 @@ fn tee(cx: &mut Context, from: Fd, to: Fd, len: usize, flags: SpliceFlags) -> Sy
         return Ok(0);
     }
     let (from, to) = (from.any_file(cx)?, to.any_file(cx)?);
+    tee_files(cx, &from, &to, len, Waits::of(flags))
+}
+
+pub(super) fn tee_files(
+    cx: &Context,
+    from: &Arc<File>,
+    to: &Arc<File>,
+    len: usize,
+    waits: Waits,
+) -> SysResult {
     let i = from.ops::<PipeEnd>().ok_or(EINVAL)?;
     let o = to.ops::<PipeEnd>().ok_or(EINVAL)?;
     if !from.readable() || !to.writable() {
         return Err(EBADF);
     }
-    let nb = flags.contains(SpliceFlags::SPLICE_F_NONBLOCK) || from.nonblocking();
-    blocking(cx, &from, Events::READABLE, nb, || {
+    blocking(cx, from, Events::READABLE, !waits.for_pipe(from), || {
         ipc::splice::tee(i, o, len.min(MAX_RW))
     })
 }

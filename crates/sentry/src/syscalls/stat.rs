@@ -99,11 +99,16 @@ fn fstat(cx: &mut Context, fd: Fd, out: UserOut<KernelStat>) -> SysResult {
     put_stat(cx, out, &s)
 }
 /// How fresh what statx(2) tells must be.
-const SYNC_TYPE: AtFlags = AtFlags::AT_STATX_FORCE_SYNC.union(AtFlags::AT_STATX_DONT_SYNC);
+pub(super) const SYNC_TYPE: AtFlags =
+    AtFlags::AT_STATX_FORCE_SYNC.union(AtFlags::AT_STATX_DONT_SYNC);
 
 /// The path of a call that takes an empty one, or none at all, for the descriptor itself:
 /// glibc's fstat is this.
-fn path_or_empty(cx: &Context, path: Option<PathPtr>, flags: AtFlags) -> Result<Vec<u8>> {
+pub(super) fn path_or_empty(
+    cx: &Context,
+    path: Option<PathPtr>,
+    flags: AtFlags,
+) -> Result<Vec<u8>> {
     match path {
         None if flags.contains(AtFlags::AT_EMPTY_PATH) => Ok(Vec::new()),
         path => path.unwrap_or(PathPtr(Va(0))).read(cx),
@@ -152,7 +157,7 @@ struct StatxTime {
 /// `struct statx`, 256 bytes.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-struct Statx {
+pub(super) struct Statx {
     mask: u32,
     blksize: u32,
     attributes: u64,
@@ -197,14 +202,25 @@ fn statx(
         return Err(EINVAL);
     }
     let path = path_or_empty(cx, path, flags)?;
-    let at = At::new(&cx.files(), dirfd.0, &path)?;
-    let (s, mnt_id, is_root) = if is_fstat(dirfd, &path, flags) {
+    do_statx(cx, dirfd, &path, flags, out)
+}
+
+/// statx(2) of a path that has been read, and flags that go together.
+pub(super) fn do_statx(
+    cx: &Context,
+    dirfd: DirFd,
+    path: &[u8],
+    flags: AtFlags,
+    out: UserOut<Statx>,
+) -> SysResult {
+    let at = At::new(&cx.files(), dirfd.0, path)?;
+    let (s, mnt_id, is_root) = if is_fstat(dirfd, path, flags) {
         let f = dirfd.fd().any_file(cx)?;
         let mount = f.path.as_ref().map_or(0, |p| p.mnt.id);
         (vfs::ops::fstat(&f)?, mount, false)
     } else {
         let flags = (flags - SYNC_TYPE).bits();
-        cx.task.with_paths(|p| p.statx(&at, &path, flags))?
+        cx.task.with_paths(|p| p.statx(&at, path, flags))?
     };
     let t = |ns: i64| {
         let t = Timespec::from_nanos(ns);

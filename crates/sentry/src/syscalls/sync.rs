@@ -5,11 +5,12 @@ use super::args::*;
 use super::io::check_size;
 use crate::task::Context;
 use abi::errno::*;
-use vfs::file::DataOnly;
+use std::sync::Arc;
+use vfs::file::{DataOnly, File};
 
 flags! {
     /// Of sync_file_range(2).
-    struct SyncRangeFlags: u32, kept {
+    pub(super) struct SyncRangeFlags: u32, kept {
         SYNC_FILE_RANGE_WAIT_BEFORE,
         SYNC_FILE_RANGE_WRITE,
         SYNC_FILE_RANGE_WAIT_AFTER,
@@ -18,7 +19,7 @@ flags! {
 
 flags! {
     /// Of fallocate(2); the VFS checks them.
-    struct FallocMode: u32, kept {
+    pub(super) struct FallocMode: u32, kept {
         FALLOC_FL_KEEP_SIZE,
         FALLOC_FL_PUNCH_HOLE,
         FALLOC_FL_COLLAPSE_RANGE,
@@ -30,7 +31,7 @@ flags! {
 
 named! {
     /// What fadvise64(2) says.
-    struct FileAdvice(u32) {
+    pub(super) struct FileAdvice(u32) {
         POSIX_FADV_NORMAL,
         POSIX_FADV_RANDOM,
         POSIX_FADV_SEQUENTIAL,
@@ -56,7 +57,9 @@ fn sync_file_range(
     len: i64,
     flags: SyncRangeFlags,
 ) -> SysResult {
-    let f = fd.file(cx)?;
+    sync_range(&*fd.file(cx)?, offset, len, flags)
+}
+pub(super) fn sync_range(f: &File, offset: i64, len: i64, flags: SyncRangeFlags) -> SysResult {
     let fine = SyncRangeFlags::all().contains(flags) && offset >= 0;
     if !fine || offset.checked_add(len).is_none_or(|end| end < offset) {
         return Err(EINVAL);
@@ -76,7 +79,15 @@ fn syncfs(cx: &mut Context, fd: Fd) -> SysResult {
 }
 
 fn fallocate(cx: &mut Context, fd: Fd, mode: FallocMode, offset: i64, len: i64) -> SysResult {
-    let f = fd.any_file(cx)?;
+    allocate(cx, &fd.any_file(cx)?, mode, offset, len)
+}
+pub(super) fn allocate(
+    cx: &Context,
+    f: &Arc<File>,
+    mode: FallocMode,
+    offset: i64,
+    len: i64,
+) -> SysResult {
     if offset < 0 || len <= 0 {
         return Err(EINVAL);
     }
@@ -91,12 +102,14 @@ fn fallocate(cx: &mut Context, fd: Fd, mode: FallocMode, offset: i64, len: i64) 
         check_size(cx, end)?;
     }
     cx.task
-        .with_paths(|p| p.fallocate(&f, mode.bits() as i32, offset as u64, len as u64))
+        .with_paths(|p| p.fallocate(f, mode.bits() as i32, offset as u64, len as u64))
         .map(|()| 0)
 }
 
 fn fadvise64(cx: &mut Context, fd: Fd, _offset: i64, len: i64, advice: FileAdvice) -> SysResult {
-    let f = fd.any_file(cx)?;
+    advise(&*fd.any_file(cx)?, len, advice)
+}
+pub(super) fn advise(f: &File, len: i64, advice: FileAdvice) -> SysResult {
     if !f.ops.seekable() {
         return Err(ESPIPE);
     }

@@ -5,13 +5,15 @@ use super::args::*;
 use crate::task::Context;
 use abi::Result;
 use abi::errno::*;
+use std::sync::Arc;
+use vfs::File;
 use vfs::ops::XattrOf;
 use vfs::walk::Walk;
 use vfs::{At, PathCx};
 
 flags! {
     /// Of setxattr(2) and its kin.
-    struct XattrFlags: u32, refused {
+    pub(super) struct XattrFlags: u32, refused {
         XATTR_CREATE,
         XATTR_REPLACE,
     }
@@ -31,14 +33,15 @@ fn xattr_name(cx: &Context, name: StrPtr) -> Result<Vec<u8>> {
 
 /// What the attributes are of.
 #[derive(Clone, Copy)]
-enum Of {
+pub(super) enum Of<'a> {
     Path(PathPtr),
+    File(&'a Arc<File>),
     /// A link itself.
     Link(PathPtr),
     Fd(Fd),
 }
 
-impl Of {
+impl Of<'_> {
     /// Runs `f` on it.
     fn with<R>(
         self,
@@ -50,6 +53,7 @@ impl Of {
                 let file = fd.any_file(cx)?;
                 return cx.task.with_paths(|p| f(p, &XattrOf::File(&file)));
             }
+            Of::File(file) => return cx.task.with_paths(|p| f(p, &XattrOf::File(file))),
             Of::Path(path) => (path.read(cx)?, Walk::FOLLOW),
             Of::Link(path) => (path.read(cx)?, Walk::empty()),
         };
@@ -74,7 +78,13 @@ fn give(cx: &Context, v: &[u8], to: BytesOut) -> SysResult {
     Ok(v.len())
 }
 
-fn set(cx: &Context, of: Of, name: StrPtr, value: BytesIn, flags: XattrFlags) -> SysResult {
+pub(super) fn set(
+    cx: &Context,
+    of: Of<'_>,
+    name: StrPtr,
+    value: BytesIn,
+    flags: XattrFlags,
+) -> SysResult {
     let name = xattr_name(cx, name)?;
     if value.len > XATTR_VALUE {
         return Err(E2BIG);
@@ -112,7 +122,7 @@ fn fsetxattr(
     set(cx, Of::Fd(fd), name, value, flags)
 }
 
-fn get(cx: &Context, of: Of, name: StrPtr, value: BytesOut) -> SysResult {
+pub(super) fn get(cx: &Context, of: Of<'_>, name: StrPtr, value: BytesOut) -> SysResult {
     let name = xattr_name(cx, name)?;
     let v = of.with(cx, |p, of| p.get_xattr(of, &name))?;
     give(cx, &v, value)
@@ -127,7 +137,7 @@ fn fgetxattr(cx: &mut Context, fd: Fd, name: StrPtr, value: BytesOut) -> SysResu
     get(cx, Of::Fd(fd), name, value)
 }
 
-fn list(cx: &Context, of: Of, names: BytesOut) -> SysResult {
+fn list(cx: &Context, of: Of<'_>, names: BytesOut) -> SysResult {
     let v = of.with(cx, |p, of| p.list_xattr(of))?;
     give(cx, &v, names)
 }
@@ -141,7 +151,7 @@ fn flistxattr(cx: &mut Context, fd: Fd, names: BytesOut) -> SysResult {
     list(cx, Of::Fd(fd), names)
 }
 
-fn remove(cx: &Context, of: Of, name: StrPtr) -> SysResult {
+fn remove(cx: &Context, of: Of<'_>, name: StrPtr) -> SysResult {
     let name = xattr_name(cx, name)?;
     of.with(cx, |p, of| p.remove_xattr(of, &name)).map(|()| 0)
 }

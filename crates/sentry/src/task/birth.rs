@@ -116,6 +116,15 @@ impl Attributes {
         }
     }
 
+    /// Those of a thread without an application: no signal is its.
+    pub(super) fn of_kernel_thread(maker: &Task, comm: &[u8]) -> Attributes {
+        Attributes {
+            mask: SigSet::ALL,
+            comm: comm[..comm.len().min(15)].to_vec(),
+            ..Attributes::of(maker)
+        }
+    }
+
     /// Those of a main thread that takes another's place: what makes that thread itself goes along.
     fn of_successor(old: &Task) -> Attributes {
         Attributes {

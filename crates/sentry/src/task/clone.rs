@@ -406,6 +406,51 @@ fn child_state(cx: &Context, a: &CloneArgs, thread: &mut dyn AppThread) -> Resul
     Ok(())
 }
 
+/// Makes a thread of the caller's process that never runs the application's code
+/// (`create_io_thread`): it shares all that threads share, acts as the caller does now, and takes no
+/// signals. It ends when `body` returns.
+pub fn kernel_thread(
+    cx: &mut Context,
+    comm: &[u8],
+    body: impl FnOnce(&mut Context) + Send + 'static,
+) -> Result<()> {
+    let kernel = cx.kernel.clone();
+    let new = crate::ns::change::fresh(cx, 0)?;
+    let counted = super::quota::admit(cx, &kernel.tasks.lock(), &new.cred)?;
+    let births = kernel.births.read();
+    let mut list = kernel.tasks.lock();
+    if cx.is_killed() || cx.group.container.is_closed() {
+        return Err(EAGAIN);
+    }
+    let number = list.take_number(&new.proxy.pid_for_children)?;
+    let charge = cx.group.cgroup().try_charge()?;
+    let from = Inherit {
+        pid: number.keep(),
+        group: cx.group.clone(),
+        aio: cx.task.aio(),
+        mm: cx.mm(),
+        fs: cx.fs(),
+        files: cx.files(),
+        new,
+        counted,
+        attributes: Attributes::of_kernel_thread(cx, comm),
+    };
+    let task = Task::new(&kernel, from);
+    task.uring.become_thread();
+    charge.keep();
+    list.add_task(&task);
+    drop(list);
+    drop(births);
+    let (k, t) = (kernel.clone(), task.clone());
+    let begun = kernel.threads.run(Box::new(move || {
+        k.guard(|| run::run_kernel(Context::new(t, Box::new(super::uring::sqpoll::NoApp)), body));
+    }));
+    if begun.is_err() {
+        abandon(&task);
+    }
+    begun
+}
+
 /// Starts the host thread of a task.
 pub fn start(task: Arc<Task>, thread: Box<dyn AppThread>, altstack: AltStack) -> Result<()> {
     let kernel = task.kernel.clone();

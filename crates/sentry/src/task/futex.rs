@@ -30,12 +30,13 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Instant;
-use wait::{Blocker, Parker};
+use wait::{Blocker, Events, Listener};
 
 const BUCKETS: usize = 256;
 
 struct Waiter {
-    parker: Arc<Parker>,
+    /// Who is told: a task's parker, or a request.
+    told: Arc<dyn Listener>,
     woken: AtomicBool,
     bitset: u32,
     /// The key that it waits on now: a requeue changes it. Written under both buckets' locks.
@@ -45,8 +46,11 @@ struct Waiter {
 
 impl Waiter {
     fn new(task: &Task, key: FutexKey, bitset: u32) -> Arc<Waiter> {
+        Waiter::telling(task, key, bitset, task.parker().clone())
+    }
+    fn telling(task: &Task, key: FutexKey, bitset: u32, told: Arc<dyn Listener>) -> Arc<Waiter> {
         Arc::new(Waiter {
-            parker: task.parker().clone(),
+            told,
             woken: AtomicBool::new(false),
             bitset,
             key: Mutex::new(key),
@@ -237,7 +241,7 @@ fn wake_in(b: &mut Waiters, key: &FutexKey, max: usize, bitset: u32) -> usize {
         if let Some(w) = q.remove(at) {
             n += 1;
             w.woken.store(true, Ordering::SeqCst);
-            w.parker.unpark();
+            w.told.notify(Events::IN);
         }
     }
     if q.is_empty() {
@@ -301,6 +305,53 @@ pub fn wait(
         }
     }
     r
+}
+
+/// A wait at a word that no thread sleeps for: somebody is told when it is woken. Dropped, it is
+/// over.
+pub struct Queued {
+    kernel: Arc<crate::Kernel>,
+    mm: Arc<Mm>,
+    waiter: Arc<Waiter>,
+}
+
+impl Queued {
+    /// Begins to wait: `EAGAIN` if the word is not `expected`.
+    pub fn begin(
+        task: &Task,
+        place: Place,
+        expected: u32,
+        bitset: u32,
+        told: Arc<dyn Listener>,
+    ) -> Result<Queued> {
+        if bitset == 0 {
+            return Err(EINVAL);
+        }
+        let mm = task.mm();
+        let waiter = Waiter::telling(task, place.key(&mm, Access::Read)?, bitset, told);
+        // Before it looks at the word.
+        count(&mm, &waiter.key.lock(), 1);
+        let q = Queued {
+            kernel: task.kernel.clone(),
+            mm,
+            waiter,
+        };
+        q.kernel
+            .futexes
+            .queue(&q.mm, place.va, &q.waiter, expected)?;
+        Ok(q)
+    }
+    #[must_use]
+    pub fn is_woken(&self) -> bool {
+        self.waiter.is_woken()
+    }
+}
+
+impl Drop for Queued {
+    fn drop(&mut self) {
+        self.kernel.futexes.remove(&self.waiter);
+        count(&self.mm, &self.waiter.key.lock(), -1);
+    }
 }
 
 /// Where a futex is.

@@ -225,6 +225,18 @@ pub fn run(mut cx: Context) {
     parker.ends();
 }
 
+/// Runs a thread that has no application side, until `body` returns.
+pub(super) fn run_kernel(mut cx: Context, body: impl FnOnce(&mut Context)) {
+    let parker = cx.parker.clone();
+    clas::pay_with(&cx.group.payer);
+    parker.begins();
+    let bounded = later::Bounded::by(cx.task.clone());
+    body(&mut cx);
+    drop(bounded);
+    super::exit::finish(cx);
+    parker.ends();
+}
+
 /// It has made memory above its group's `memory.high`: it sleeps for that, or until there is less.
 fn hold_up(cx: &Context) {
     const LOOK: Duration = Duration::from_millis(5);

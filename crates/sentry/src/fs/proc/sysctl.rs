@@ -132,6 +132,26 @@ impl DynDir for Sysctl {
 /// A limit of every user, of the sandbox's initial user namespace.
 struct UserLimit(Kind);
 
+/// A setting of a container, and what it may be.
+struct Of(Arc<AtomicI64>, std::ops::RangeInclusive<i32>);
+
+impl DynFile for Of {
+    fn perm(&self) -> Perm {
+        SETTING
+    }
+    fn generate(&self, _: &File) -> abi::Result<Vec<u8>> {
+        Ok(format!("{}\n", self.0.load(Ordering::Relaxed)).into_bytes())
+    }
+    fn write(&self, _: &File, data: &[u8], _: u64) -> abi::Result<usize> {
+        let n = integer(data)?;
+        if !self.1.contains(&n) {
+            return Err(abi::errno::EINVAL);
+        }
+        self.0.store(n.into(), Ordering::Relaxed);
+        Ok(data.len())
+    }
+}
+
 /// A setting that the kernel keeps in one place.
 struct Own(&'static AtomicI64);
 
@@ -233,7 +253,7 @@ fn sysctl(k: &Arc<Kernel>, ns: &NsProxy, c: &Container) -> StaticDir {
     let [of_uts, of_net, of_ipc] = [ns.uts.id.ino, ns.net.id.ino, ns.ipc.id.ino].map(u64::from);
     StaticDir::new()
         .dir("fs", fs(k, ns, c).with_identity(of_ipc))
-        .dir("kernel", kernel(k, ns).with_identity(of_uts))
+        .dir("kernel", kernel(k, ns, c).with_identity(of_uts))
         .dir(
             "net",
             net::settings(&ns.net, &k.initial.net).with_identity(of_net),
@@ -243,7 +263,7 @@ fn sysctl(k: &Arc<Kernel>, ns: &NsProxy, c: &Container) -> StaticDir {
 }
 
 /// `kernel.*`.
-fn kernel(k: &Arc<Kernel>, ns: &NsProxy) -> StaticDir {
+fn kernel(k: &Arc<Kernel>, ns: &NsProxy, c: &Container) -> StaticDir {
     let boot_id = uuid(&k.boot_id);
     let random = StaticDir::new()
         .text("boot_id", boot_id)
@@ -262,6 +282,8 @@ fn kernel(k: &Arc<Kernel>, ns: &NsProxy) -> StaticDir {
         .text("cap_last_cap", "40\n")
         .file("hostname", name(Name::Host))
         .file("domainname", name(Name::Domain))
+        .file("io_uring_disabled", Of(c.uring_disabled.clone(), 0..=2))
+        .file("io_uring_group", Of(c.uring_group.clone(), -1..=i32::MAX))
         .text("msgmax", "8192\n")
         .text("msgmnb", "16384\n")
         .text("msgmni", "32000\n")

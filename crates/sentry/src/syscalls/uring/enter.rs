@@ -28,7 +28,9 @@ pub(super) fn enter(
         return Err(EBADFD);
     }
     let mut submitted = 0;
-    if to_submit > 0 {
+    if ring.has(Setup::SQPOLL) {
+        submitted = to_thread(cx, ring, to_submit, flags)?;
+    } else if to_submit > 0 {
         if ring.has(Setup::SINGLE_ISSUER) && !ring.is_issuer(&cx.task) {
             return Err(EEXIST);
         }
@@ -48,6 +50,25 @@ pub(super) fn enter(
         0 => waited,
         n => Ok(n),
     }
+}
+
+/// A ring's thread submits: it is woken, or waited for.
+fn to_thread(cx: &Context, ring: &Ring, n: u32, flags: EnterFlags) -> SysResult {
+    let thread = ring.thread.lock().clone();
+    let thread = thread.filter(|t| !t.is_gone()).ok_or(EOWNERDEAD)?;
+    if flags.contains(EnterFlags::IORING_ENTER_SQ_WAKEUP) {
+        thread.wake();
+    }
+    if flags.contains(EnterFlags::IORING_ENTER_SQ_WAIT) {
+        let queues = [(&ring.queue, Events::WRITABLE)];
+        let room = || match ring.sq_has_room() || thread.is_gone() {
+            true => Ok(()),
+            false => Err(EAGAIN),
+        };
+        // (A signal ends it, and the application sees that there is no room.)
+        let _ = cx.task.block(&queues, None, room);
+    }
+    Ok(n as usize)
 }
 
 /// Entries that are linked, as far as they are collected.

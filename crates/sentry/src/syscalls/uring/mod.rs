@@ -4,19 +4,25 @@
 
 mod enter;
 mod files;
+mod net;
 mod ops;
+mod paths;
 mod poll;
+mod register;
+mod rings;
 mod rw;
 mod setup;
+mod sqthread;
 mod timeouts;
+mod waits;
 
 use super::SysResult;
 use super::args::*;
 use crate::task::Context;
 use crate::task::uring::abi::Params;
 use crate::task::uring::{Operation, Outcome, Request, RingFile};
-use abi::Result;
 use abi::errno::{EBADF, EINVAL, EOPNOTSUPP};
+use abi::{Result, Va};
 use std::any::Any;
 use std::sync::Arc;
 use vfs::File;
@@ -104,7 +110,19 @@ fn io_uring_enter(
     enter::enter(cx, &ring, (to_submit, min_complete), flags, arg)
 }
 
+/// `io_uring_register(fd, opcode, arg, nr_args)`.
+fn io_uring_register(
+    cx: &mut Context,
+    fd: Fd,
+    op: register::RegisterOp,
+    arg: Va,
+    count: u32,
+) -> SysResult {
+    register::register(cx, fd, op, arg, count)
+}
+
 calls! {
     io_uring_setup: "no IORING_SETUP_NO_MMAP; IOPOLL finds no file that can be polled so",
     io_uring_enter,
+    io_uring_register: "no NAPI, no CLONE_BUFFERS; workers' numbers and CPUs are kept, and without effect",
 }

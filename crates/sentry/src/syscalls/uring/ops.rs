@@ -1,6 +1,6 @@
 //! The table of operations (`io_uring/opdef.c`).
 
-use super::{Prepared, by, call, files, poll, rw, timeouts};
+use super::{Prepared, by, call, files, net, paths, poll, rings, rw, timeouts, waits};
 use crate::task::Context;
 use crate::task::uring::{Ring, Sqe};
 use bitflags::bitflags;
@@ -37,28 +37,71 @@ pub(super) const LAST: u8 = 58;
 
 const NONE: Traits = Traits::empty();
 const RW: Traits = Traits::IOPRIO.union(Traits::IOPOLL);
+const IOPRIO: Traits = Traits::IOPRIO;
 const IOPOLL: Traits = Traits::IOPOLL;
+const SELECTS: Traits = Traits::SELECTS;
 
 /// The operation of a number, if there is one.
 pub(super) fn find(opcode: u8) -> Option<Def> {
     let def = |prepare, traits| Some(Def { prepare, traits });
     match opcode {
         0 => def(nop, IOPOLL),
-        1 => def(rw::readv, RW.union(Traits::SELECTS)),
+        1 => def(rw::readv, RW.union(SELECTS)),
         2 => def(rw::writev, RW),
         3 => def(files::fsync, NONE),
         4 => def(rw::read_fixed, RW),
         5 => def(rw::write_fixed, RW),
         6 => def(poll::add, NONE),
         7 => def(poll::remove, NONE),
+        8 => def(files::sync_file_range, NONE),
+        9 => def(net::sendmsg, IOPRIO),
+        10 => def(net::recvmsg, IOPRIO.union(SELECTS)),
         11 => def(timeouts::timeout, NONE),
         12 => def(timeouts::remove, NONE),
+        13 => def(net::accept, IOPRIO),
         14 => def(poll::cancel, NONE),
         LINK_TIMEOUT => def(timeouts::link_timeout, NONE),
+        16 => def(net::connect, NONE),
+        17 => def(files::fallocate, NONE),
+        18 => def(paths::openat, NONE),
         19 => def(files::close, NONE),
-        22 => def(rw::read, RW.union(Traits::SELECTS)),
+        20 => def(rings::files_update, IOPOLL),
+        21 => def(paths::statx, NONE),
+        22 => def(rw::read, RW.union(SELECTS)),
         23 => def(rw::write, RW),
-        49 => def(rw::read_multishot, Traits::SELECTS),
+        24 => def(files::fadvise, NONE),
+        25 => def(files::madvise, NONE),
+        26 => def(net::send, IOPRIO.union(SELECTS)),
+        27 => def(net::recv, IOPRIO.union(SELECTS)),
+        28 => def(paths::openat2, NONE),
+        29 => def(files::epoll, NONE),
+        30 => def(files::splice, NONE),
+        31 => def(rings::provide, IOPOLL),
+        32 => def(rings::remove, IOPOLL),
+        33 => def(files::tee, NONE),
+        34 => def(net::shutdown, NONE),
+        35 => def(paths::renameat, NONE),
+        36 => def(paths::unlinkat, NONE),
+        37 => def(paths::mkdirat, NONE),
+        38 => def(paths::symlinkat, NONE),
+        39 => def(paths::linkat, NONE),
+        40 => def(rings::message, IOPOLL),
+        41 => def(files::fsetxattr, NONE),
+        42 => def(files::setxattr, NONE),
+        43 => def(files::fgetxattr, NONE),
+        44 => def(files::getxattr, NONE),
+        45 => def(net::socket, NONE),
+        47 => def(net::send_zc, IOPRIO),
+        48 => def(net::sendmsg_zc, IOPRIO),
+        49 => def(rw::read_multishot, SELECTS),
+        50 => def(waits::waitid, NONE),
+        51 => def(waits::futex_wait, NONE),
+        52 => def(waits::futex_wake, NONE),
+        53 => def(waits::futex_waitv, NONE),
+        54 => def(files::fd_install, NONE),
+        55 => def(files::ftruncate, NONE),
+        56 => def(net::bind, NONE),
+        57 => def(net::listen, NONE),
         _ => None,
     }
 }

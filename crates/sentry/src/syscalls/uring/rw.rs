@@ -1,7 +1,6 @@
 //! Reads and writes (`io_uring/rw.c`).
 
 use super::super::SysResult;
-use super::super::args::*;
 use super::super::io::{At, RwFlags, buffer, do_read, do_write, user_ranges};
 use super::{Prepared, by};
 use crate::task::Context;
@@ -299,10 +298,4 @@ pub(super) fn again(r: &Arc<Request>, f: Arc<File>, events: Events) -> Result<Ou
         return Err(ECANCELED);
     }
     Ok(Outcome::Wait(f, events))
-}
-
-/// A user range as a pointer argument.
-#[allow(dead_code)]
-pub(super) fn user<T>(va: u64) -> UserIn<T> {
-    UserIn::new(Va(va))
 }

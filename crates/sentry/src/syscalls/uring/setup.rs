@@ -7,7 +7,7 @@ use crate::task::uring::abi::{FEATURES, Params, Setup};
 use crate::task::uring::memory::Sizes;
 use crate::task::uring::{Maker, Ring, RingFile};
 use abi::Result;
-use abi::errno::{EINVAL, EPERM};
+use abi::errno::{EINVAL, ENXIO, EPERM};
 use abi::linux::O_RDWR;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -55,11 +55,22 @@ pub(super) fn setup(cx: &mut Context, entries: u32, params: UserPtr<Params>) -> 
     if setup.contains(Setup::SINGLE_ISSUER) && !setup.contains(Setup::R_DISABLED) {
         ring.is_issuer(&cx.task);
     }
+    if setup.contains(Setup::SQPOLL) {
+        super::sqthread::begin(cx, &ring, &p)?;
+    } else if setup.contains(Setup::ATTACH_WQ) {
+        let f = attached(cx, &p)?;
+        super::ring_of(&f).map_err(|_| EINVAL)?;
+    }
     sizes.tell(&mut p);
     p.features = FEATURES;
     params.write(&mm, &p)?;
     let fd = cx.files().install(file, CloseOnExec::Yes, &cx.room())?;
     Ok(fd as usize)
+}
+
+/// The ring whose workers, or thread, are to be shared.
+pub(super) fn attached(cx: &Context, p: &Params) -> Result<Arc<File>> {
+    Fd(p.wq_fd as i32).file(cx).map_err(|_| ENXIO)
 }
 
 /// Flags that exclude each other (`io_uring_create`).

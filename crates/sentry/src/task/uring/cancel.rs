@@ -1,7 +1,6 @@
 //! Which requests a cancellation means (`io_uring/cancel.c`).
 
 use super::Ring;
-use super::abi::SqeFlags;
 use super::request::Request;
 use abi::Result;
 use abi::errno::{EALREADY, EINVAL, ENOENT};
@@ -83,10 +82,4 @@ impl Wanted {
             (false, _) => Ok(0),
         }
     }
-}
-
-/// A link's timeout is not cancelled as a request of its own.
-#[must_use]
-pub fn is_linked(r: &Request) -> bool {
-    r.has(SqeFlags::IO_LINK)
 }

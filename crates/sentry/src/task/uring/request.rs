@@ -327,6 +327,12 @@ impl Request {
         true
     }
 
+    /// Who is told for it, by what is no file: it is work then. Its end takes that back.
+    #[must_use]
+    pub fn listener(self: &Arc<Self>) -> Arc<dyn Listener> {
+        Arc::new(Arm(Arc::downgrade(self)))
+    }
+
     /// It goes on to listen on a file of which it has told what holds: what was told is not asked
     /// for again.
     pub fn listen_only(self: &Arc<Self>, f: &Arc<File>, events: Events) -> Result<()> {

@@ -50,6 +50,8 @@ pub struct TaskSide {
     rings: Mutex<Vec<Weak<dyn Held<Ring>>>>,
     /// `IORING_REGISTER_RING_FDS`. Own.
     registered: Mutex<Vec<Option<Arc<File>>>>,
+    /// It is a ring's thread. Set when it is made.
+    thread: AtomicBool,
     /// What tells it from all other tasks; 0 before it was asked.
     identity: AtomicU64,
 }
@@ -62,6 +64,14 @@ impl TaskSide {
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::SeqCst)
+    }
+    /// Whether it is a ring's thread, which runs no application.
+    #[must_use]
+    pub fn is_thread(&self) -> bool {
+        self.thread.load(Ordering::Relaxed)
+    }
+    pub fn become_thread(&self) {
+        self.thread.store(true, Ordering::Relaxed);
     }
     /// A number that no other task has had.
     pub fn identity(&self, _: &Task) -> u64 {

@@ -1,0 +1,630 @@
+//! Operations on sockets (`io_uring/net.c`).
+
+use super::super::SysResult;
+use super::super::args::*;
+use super::super::io::buffer;
+use super::super::messages::{INTERNAL, Incoming, Outgoing, control_out, receive_on, send_on};
+use super::super::sockets::{
+    AddressOut, Family, SocketFlags, SocketType, addr_in, as_caller, file_of, new_socket, socket_of,
+};
+use super::files::{install, unused};
+use super::rw::{AT_ONCE, again, select};
+use super::{Prepared, by, call};
+use crate::task::Context;
+use crate::task::uring::abi::{CQE_MORE, CQE_NOTIF, CQE_SOCK_NONEMPTY, FILE_INDEX_ALLOC, SqeFlags};
+use crate::task::uring::{Cqe, Done, Outcome, Request, Ring, Sqe, result};
+use abi::errno::*;
+use abi::{Result, Va};
+use mm::{UserIo, UserRange};
+use net::sys::{AF_INET, AF_INET6, AF_UNIX, MSG_DONTWAIT, MSG_NOSIGNAL, SOCK_STREAM};
+use net::{Block, Control};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use vfs::fd_table::CloseOnExec;
+use vfs::{File, Sink, Source};
+use wait::Events;
+use zerocopy::IntoBytes;
+
+bitflags::bitflags! {
+    /// `IORING_RECVSEND_*` and `IORING_SEND_ZC_*`, in the entry's priority.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    struct NetFlags: u16 {
+        const POLL_FIRST = 1;
+        const MULTISHOT = 2;
+        const FIXED_BUF = 4;
+        const ZC_REPORT_USAGE = 8;
+    }
+}
+
+bitflags::bitflags! {
+    /// `IORING_ACCEPT_*`.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    struct AcceptFlags: u16 {
+        const MULTISHOT = 1;
+        const DONTWAIT = 2;
+        const POLL_FIRST = 4;
+    }
+}
+
+const MSG_WAITALL: u32 = 0x100;
+const MSG_CMSG_COMPAT: u32 = 0x8000_0000;
+
+/// What a transfer is: from where or to where, by which flags, and how far it has come.
+struct Transfer {
+    e: Sqe,
+    net: NetFlags,
+    flags: u32,
+    done: AtomicUsize,
+}
+
+impl Transfer {
+    fn new(e: &Sqe, known: NetFlags) -> Result<Transfer> {
+        let net = NetFlags::from_bits(e.ioprio).filter(|f| known.contains(*f));
+        if e.op_flags & MSG_CMSG_COMPAT != 0 {
+            return Err(EINVAL);
+        }
+        Ok(Transfer {
+            e: *e,
+            net: net.ok_or(EINVAL)?,
+            flags: e.op_flags,
+            done: AtomicUsize::new(0),
+        })
+    }
+    fn waits(&self) -> bool {
+        self.flags & MSG_DONTWAIT == 0
+    }
+    /// The first attempt is to wait for the file.
+    fn polls_first(&self, f: &Arc<File>, events: Events) -> Option<Outcome> {
+        let first = self.net.contains(NetFlags::POLL_FIRST)
+            && (f.poll(events) & (events | Events::ALWAYS)).is_empty();
+        first.then(|| Outcome::Wait(f.clone(), events))
+    }
+    /// What an attempt comes to, of `whole` bytes: with MSG_WAITALL all are wanted of a stream
+    /// (`io_net_retry`).
+    fn outcome(&self, f: Arc<File>, r: SysResult, whole: usize, events: Events) -> Outcome {
+        let before = self.done.load(Ordering::Relaxed);
+        match r {
+            Err(EAGAIN) if self.waits() => Outcome::Wait(f, events),
+            Ok(n) if n > 0 && n < whole && self.is_whole(&f) => {
+                self.done.store(before + n, Ordering::Relaxed);
+                Outcome::Wait(f, events)
+            }
+            Ok(n) => Outcome::Done(Done {
+                res: result(Ok(before + n)),
+                failed: n < whole && self.flags & MSG_WAITALL != 0,
+                ..Done::default()
+            }),
+            Err(_) if before > 0 => Outcome::Done(Done {
+                res: result(Ok(before)),
+                failed: true,
+                ..Done::default()
+            }),
+            Err(e) => e.into(),
+        }
+    }
+    fn is_whole(&self, f: &File) -> bool {
+        let stream = socket_of(f).is_ok_and(|s| s.kind() == SOCK_STREAM);
+        stream && self.flags & MSG_WAITALL != 0
+    }
+}
+
+fn outcome(r: Result<Outcome>) -> Outcome {
+    r.unwrap_or_else(Outcome::from)
+}
+
+/// The address that a send names; for UNIX sockets an empty one is none.
+fn destination(cx: &Context, e: &Sqe) -> Result<Option<Vec<u8>>> {
+    if e.file_index >> 16 != 0 {
+        return Err(EINVAL);
+    }
+    let addr = AddressIn {
+        va: Va(e.off),
+        len: (e.file_index & 0xffff) as i32,
+    };
+    let named = e.off != 0;
+    named.then(|| addr_in(&cx.mm(), addr)).transpose()
+}
+
+pub(super) fn send(cx: &mut Context, _: &Arc<Ring>, e: &Sqe) -> Prepared {
+    let t = Transfer::new(e, NetFlags::POLL_FIRST)?;
+    let dest = destination(cx, e)?;
+    by(move |cx, r| outcome(do_send(cx, r, &t, dest.as_deref())))
+}
+
+fn do_send(cx: &Context, r: &Arc<Request>, t: &Transfer, dest: Option<&[u8]>) -> Result<Outcome> {
+    let f = r.file()?;
+    let s = socket_of(&f)?;
+    if let Some(o) = t.polls_first(&f, Events::WRITABLE) {
+        return Ok(o);
+    }
+    let mm = cx.mm();
+    let (va, len, taken) = match t.e.has(SqeFlags::BUFFER_SELECT) {
+        true => {
+            let (va, len, taken) = select(r, t.e.len)?;
+            (va, len as usize, Some(taken))
+        }
+        false => (Va(t.e.addr), t.e.len as usize, None),
+    };
+    let done = t.done.load(Ordering::Relaxed);
+    let mut src = buffer(&mm, va.offset(done as u64), len.saturating_sub(done))?;
+    let whole = Source::remaining(&src);
+    let dest = dest.filter(|d| !d.is_empty() || s.family() != AF_UNIX);
+    let flags = t.flags & !INTERNAL | MSG_NOSIGNAL | MSG_DONTWAIT;
+    let sent = send_on(cx, &f, &mut src, dest, Control::default(), flags);
+    let flags = taken.as_ref().map_or(0, |b| b.flags());
+    if sent.is_err()
+        && let Some(b) = taken
+    {
+        r.ring.groups.give_back(b);
+    }
+    Ok(match t.outcome(f, sent, whole, Events::WRITABLE) {
+        Outcome::Done(d) if d.res >= 0 => Outcome::Done(Done { flags, ..d }),
+        o => o,
+    })
+}
+
+pub(super) fn sendmsg(cx: &mut Context, _: &Arc<Ring>, e: &Sqe) -> Prepared {
+    unused(&[e.off, e.file_index.into()])?;
+    let t = Transfer::new(e, NetFlags::POLL_FIRST)?;
+    let m = Outgoing::gather(cx, Va(e.addr))?;
+    by(move |cx, r| outcome(do_sendmsg(cx, r, &t, &m)))
+}
+
+fn do_sendmsg(cx: &Context, r: &Arc<Request>, t: &Transfer, m: &Outgoing) -> Result<Outcome> {
+    let f = r.file()?;
+    socket_of(&f)?;
+    if let Some(o) = t.polls_first(&f, Events::WRITABLE) {
+        return Ok(o);
+    }
+    let mm = cx.mm();
+    let mut src = UserIo::vectored(&mm, m.ranges.iter().copied());
+    let _before = src.split(t.done.load(Ordering::Relaxed));
+    let whole = Source::remaining(&src);
+    let flags = t.flags | MSG_NOSIGNAL | MSG_DONTWAIT;
+    let sent = m.send(cx, &f, &mut src, flags);
+    Ok(t.outcome(f, sent, whole, Events::WRITABLE))
+}
+
+/// `IORING_OP_SEND_ZC` and `IORING_OP_SENDMSG_ZC`: copies, and says so in a second completion.
+pub(super) fn send_zc(cx: &mut Context, ring: &Arc<Ring>, e: &Sqe) -> Prepared {
+    let known = NetFlags::POLL_FIRST | NetFlags::FIXED_BUF | NetFlags::ZC_REPORT_USAGE;
+    let t = zero_copy(e, known)?;
+    if e.addr3 != 0 {
+        return Err(EINVAL);
+    }
+    let fixed = t.net.contains(NetFlags::FIXED_BUF);
+    if fixed {
+        let node = ring.resources.buffers.get(e.buf_index.into());
+        node.ok_or(EFAULT)?.what().part(Va(e.addr), e.len.into())?;
+    }
+    let dest = destination(cx, e)?;
+    by(move |cx, r| {
+        let o = outcome(supports(r).and_then(|()| do_send(cx, r, &t, dest.as_deref())));
+        notify(r, &t, o)
+    })
+}
+
+pub(super) fn sendmsg_zc(cx: &mut Context, _: &Arc<Ring>, e: &Sqe) -> Prepared {
+    unused(&[e.off, e.file_index.into()])?;
+    let t = zero_copy(e, NetFlags::POLL_FIRST | NetFlags::ZC_REPORT_USAGE)?;
+    let m = Outgoing::gather(cx, Va(e.addr))?;
+    by(move |cx, r| {
+        let o = outcome(supports(r).and_then(|()| do_sendmsg(cx, r, &t, &m)));
+        notify(r, &t, o)
+    })
+}
+
+fn zero_copy(e: &Sqe, known: NetFlags) -> Result<Transfer> {
+    if e.has(SqeFlags::CQE_SKIP_SUCCESS) || e.pad != 0 {
+        return Err(EINVAL);
+    }
+    Transfer::new(e, known)
+}
+
+/// Which sockets have the operation (`SOCK_SUPPORT_ZC`).
+fn supports(r: &Request) -> Result<()> {
+    let f = r.file()?;
+    match socket_of(&f)?.family() {
+        AF_INET | AF_INET6 => Ok(()),
+        _ => Err(EOPNOTSUPP),
+    }
+}
+
+/// The buffer is free as soon as the result is there: that is told first, with more to come.
+fn notify(r: &Arc<Request>, t: &Transfer, o: Outcome) -> Outcome {
+    const COPIED: i32 = i32::MIN;
+    let Outcome::Done(d) = o else { return o };
+    r.ring.complete_for(Cqe {
+        user_data: r.sqe.user_data,
+        res: d.res,
+        flags: d.flags | CQE_MORE,
+        ..Cqe::default()
+    });
+    let usage = t.net.contains(NetFlags::ZC_REPORT_USAGE);
+    Outcome::Done(Done {
+        res: if usage { COPIED } else { 0 },
+        flags: CQE_NOTIF,
+        failed: d.failed,
+        ..Done::default()
+    })
+}
+
+/// Flags of a receive; whether it is one of many (`io_recvmsg_prep`).
+fn receiving(e: &Sqe) -> Result<(Transfer, bool)> {
+    unused(&[e.off, e.file_index.into()])?;
+    let t = Transfer::new(e, NetFlags::POLL_FIRST | NetFlags::MULTISHOT)?;
+    let multi = t.net.contains(NetFlags::MULTISHOT);
+    let selects = e.has(SqeFlags::BUFFER_SELECT);
+    if multi && (!selects || t.flags & MSG_WAITALL != 0) {
+        return Err(EINVAL);
+    }
+    Ok((t, multi))
+}
+
+/// Whether there is more, as a completion tells it of TCP.
+fn more_waits(f: &File) -> u32 {
+    let tcp = socket_of(f)
+        .is_ok_and(|s| matches!(s.family(), AF_INET | AF_INET6) && s.kind() == SOCK_STREAM);
+    match tcp && f.poll(Events::READABLE).contains(Events::IN) {
+        true => CQE_SOCK_NONEMPTY,
+        false => 0,
+    }
+}
+
+pub(super) fn recv(_: &mut Context, _: &Arc<Ring>, e: &Sqe) -> Prepared {
+    let (t, multi) = receiving(e)?;
+    if multi && e.len != 0 {
+        return Err(EINVAL);
+    }
+    by(move |cx, r| {
+        outcome(match multi {
+            true => recv_many(cx, r, &t),
+            false => recv_one(cx, r, &t),
+        })
+    })
+}
+
+fn recv_one(cx: &Context, r: &Arc<Request>, t: &Transfer) -> Result<Outcome> {
+    let f = r.file()?;
+    socket_of(&f)?;
+    if let Some(o) = t.polls_first(&f, Events::READABLE) {
+        return Ok(o);
+    }
+    let (va, len, taken) = match t.e.has(SqeFlags::BUFFER_SELECT) {
+        true => {
+            let (va, len, taken) = select(r, t.e.len)?;
+            (va, len as usize, Some(taken))
+        }
+        false => (Va(t.e.addr), t.e.len as usize, None),
+    };
+    let mm = cx.mm();
+    let done = t.done.load(Ordering::Relaxed);
+    let mut dst = buffer(&mm, va.offset(done as u64), len.saturating_sub(done))?;
+    let whole = Sink::remaining(&dst);
+    let got = receive_on(cx, &f, &mut dst, t.flags | MSG_DONTWAIT).map(|r| r.without_files());
+    let mut flags = 0;
+    match (&got, taken) {
+        (Ok(_), Some(b)) => flags |= b.flags(),
+        (Err(_), Some(b)) => r.ring.groups.give_back(b),
+        (_, None) => {}
+    }
+    let nonempty = if got.is_ok() { more_waits(&f) } else { 0 };
+    Ok(match t.outcome(f, got, whole, Events::READABLE) {
+        Outcome::Done(d) if d.res >= 0 => Outcome::Done(Done {
+            flags: flags | nonempty,
+            ..d
+        }),
+        o => o,
+    })
+}
+
+fn recv_many(cx: &Context, r: &Arc<Request>, t: &Transfer) -> Result<Outcome> {
+    let f = r.file()?;
+    socket_of(&f)?;
+    let mm = cx.mm();
+    for _ in 0..AT_ONCE {
+        let (va, len, taken) = select(r, 0)?;
+        let mut dst = buffer(&mm, va, len as usize)?;
+        let got = receive_on(cx, &f, &mut dst, t.flags | MSG_DONTWAIT).map(|r| r.without_files());
+        let n = match got {
+            Ok(n) if n > 0 => n,
+            got => {
+                r.ring.groups.give_back(taken);
+                return Ok(match got {
+                    Err(EAGAIN) if t.waits() => Outcome::Wait(f, Events::READABLE),
+                    got => got.into(),
+                });
+            }
+        };
+        let c = Cqe {
+            user_data: r.sqe.user_data,
+            res: result(Ok(n)),
+            flags: taken.flags() | more_waits(&f),
+            ..Cqe::default()
+        };
+        if !r.ring.complete_more(c) {
+            return Ok(Outcome::Done(Done {
+                res: c.res,
+                flags: c.flags,
+                ..Done::default()
+            }));
+        }
+    }
+    again(r, f, Events::READABLE)
+}
+
+pub(super) fn recvmsg(cx: &mut Context, _: &Arc<Ring>, e: &Sqe) -> Prepared {
+    let (t, multi) = receiving(e)?;
+    let m = Incoming::gather(cx, Va(e.addr))?;
+    by(move |cx, r| {
+        outcome(match multi {
+            true => recvmsg_many(cx, r, &t, &m),
+            false => recvmsg_one(cx, r, &t, &m),
+        })
+    })
+}
+
+fn recvmsg_one(cx: &Context, r: &Arc<Request>, t: &Transfer, m: &Incoming) -> Result<Outcome> {
+    let f = r.file()?;
+    socket_of(&f)?;
+    if let Some(o) = t.polls_first(&f, Events::READABLE) {
+        return Ok(o);
+    }
+    let mm = cx.mm();
+    let mut taken = None;
+    let mut dst = match t.e.has(SqeFlags::BUFFER_SELECT) {
+        true => {
+            let most = m.ranges.first().map_or(0, |r| r.len);
+            let (va, len, b) = select(r, u32::try_from(most).unwrap_or(0))?;
+            taken = Some(b);
+            buffer(&mm, va, len as usize)?
+        }
+        false => UserIo::vectored(&mm, m.ranges.iter().copied()),
+    };
+    let _before = dst.split(t.done.load(Ordering::Relaxed));
+    let whole = Sink::remaining(&dst);
+    let got = m.receive(cx, &f, &mut dst, t.flags | MSG_DONTWAIT);
+    let mut flags = 0;
+    match (&got, taken) {
+        (Ok(_), Some(b)) => flags |= b.flags(),
+        (Err(_), Some(b)) => r.ring.groups.give_back(b),
+        (_, None) => {}
+    }
+    let nonempty = if got.is_ok() { more_waits(&f) } else { 0 };
+    Ok(match t.outcome(f, got, whole, Events::READABLE) {
+        Outcome::Done(d) if d.res >= 0 => Outcome::Done(Done {
+            flags: flags | nonempty,
+            ..d
+        }),
+        o => o,
+    })
+}
+
+/// Each message goes into a provided buffer: `struct io_uring_recvmsg_out`, the address, ancillary
+/// data, and the bytes.
+fn recvmsg_many(cx: &Context, r: &Arc<Request>, t: &Transfer, m: &Incoming) -> Result<Outcome> {
+    const HEADER: usize = 16;
+    let f = r.file()?;
+    socket_of(&f)?;
+    let mm = cx.mm();
+    let (name_room, control_room) = m.room();
+    let at = HEADER + name_room + control_room;
+    for _ in 0..AT_ONCE {
+        let (va, len, taken) = select(r, 0)?;
+        if (len as usize) < at {
+            r.ring.groups.give_back(taken);
+            return Err(EFAULT);
+        }
+        let range = UserRange {
+            va: va.offset(at as u64),
+            len: (len as usize - at) as u64,
+        };
+        let mut dst = UserIo::vectored(&mm, [range]);
+        let got = match receive_on(cx, &f, &mut dst, t.flags | MSG_DONTWAIT) {
+            Ok(got) => got,
+            Err(e) => {
+                r.ring.groups.give_back(taken);
+                return match e {
+                    EAGAIN if t.waits() => Ok(Outcome::Wait(f, Events::READABLE)),
+                    e => Err(e),
+                };
+            }
+        };
+        let n = got.n;
+        let name = got.addr.clone();
+        let stream_end = n == 0 && socket_of(&f).is_ok_and(|s| s.kind() == SOCK_STREAM);
+        let control = control_out(cx, got, control_room, t.flags);
+        let head = [
+            name.len() as u32,
+            control.bytes.len() as u32,
+            n as u32,
+            control.flags,
+        ];
+        let written = mm
+            .copy_out(va, head.as_bytes())
+            .and_then(|()| {
+                let cut = &name[..name.len().min(name_room)];
+                mm.copy_out(va.offset(HEADER as u64), cut)
+            })
+            .and_then(|()| {
+                let at = va.offset((HEADER + name_room) as u64);
+                mm.copy_out(at, &control.bytes)
+            });
+        if let Err(e) = written {
+            control.take_back(cx);
+            return Err(e);
+        }
+        let c = Cqe {
+            user_data: r.sqe.user_data,
+            res: result(Ok(at + n.min(range.len as usize))),
+            flags: taken.flags() | more_waits(&f),
+            ..Cqe::default()
+        };
+        if stream_end || !r.ring.complete_more(c) {
+            return Ok(Outcome::Done(Done {
+                res: c.res,
+                flags: c.flags,
+                ..Done::default()
+            }));
+        }
+    }
+    again(r, f, Events::READABLE)
+}
+
+/// Where a socket that an operation has made goes.
+#[derive(Clone, Copy)]
+struct NewFile {
+    flags: SocketFlags,
+    /// A registered file's, counted from 1; 0 for a descriptor.
+    slot: u32,
+}
+
+impl NewFile {
+    fn new(raw: u32, slot: u32) -> Result<NewFile> {
+        let flags = SocketFlags::from_bits(raw).ok_or(EINVAL)?;
+        if slot != 0 && flags.contains(SocketFlags::SOCK_CLOEXEC) {
+            return Err(EINVAL);
+        }
+        Ok(NewFile { flags, slot })
+    }
+    /// Gives a file its number; `make` makes it when there is one.
+    fn give(
+        self,
+        cx: &Context,
+        r: &Request,
+        make: impl FnOnce() -> Result<Arc<File>>,
+    ) -> SysResult {
+        if self.slot != 0 {
+            return install(&r.ring, make()?, self.slot);
+        }
+        let table = cx.files();
+        cx.cred().may_take_more(ENFILE)?;
+        let number = table.reserve(&cx.room())?;
+        let close = CloseOnExec::from_flags(self.flags.bits());
+        Ok(number.install(make()?, close) as usize)
+    }
+}
+
+pub(super) fn accept(_: &mut Context, _: &Arc<Ring>, e: &Sqe) -> Prepared {
+    unused(&[e.len.into(), e.buf_index.into()])?;
+    let new = NewFile::new(e.op_flags, e.file_index)?;
+    let flags = AcceptFlags::from_bits(e.ioprio).ok_or(EINVAL)?;
+    let multi = flags.contains(AcceptFlags::MULTISHOT);
+    if multi && new.slot != 0 && new.slot != FILE_INDEX_ALLOC {
+        return Err(EINVAL);
+    }
+    let peer = (e.addr != 0).then(|| AddressOut {
+        va: Va(e.addr),
+        len: UserPtr::new(Va(e.off)),
+    });
+    by(move |cx, r| outcome(accept_some(cx, r, flags, new, peer)))
+}
+
+fn accept_some(
+    cx: &Context,
+    r: &Arc<Request>,
+    flags: AcceptFlags,
+    new: NewFile,
+    peer: Option<AddressOut>,
+) -> Result<Outcome> {
+    let f = r.file()?;
+    let s = socket_of(&f)?;
+    for _ in 0..AT_ONCE {
+        let accepted = new.give(cx, r, || {
+            let conn = s.accept()?;
+            if let Some(out) = peer {
+                let name = conn.accepted_name().map_err(|_| ECONNABORTED)?;
+                out.write(&cx.mm(), &name)?;
+            }
+            Ok(file_of(cx, conn, new.flags))
+        });
+        let n = match accepted {
+            Ok(n) => n,
+            Err(EAGAIN) if !flags.contains(AcceptFlags::DONTWAIT) => {
+                return Ok(Outcome::Wait(f, Events::READABLE));
+            }
+            Err(e) => return Err(e),
+        };
+        let nonempty = more_waits(&f);
+        if !flags.contains(AcceptFlags::MULTISHOT) {
+            return Ok(Outcome::Done(Done {
+                flags: nonempty,
+                ..Done::plain(n as i32)
+            }));
+        }
+        let c = Cqe {
+            user_data: r.sqe.user_data,
+            res: n as i32,
+            flags: nonempty,
+            ..Cqe::default()
+        };
+        if !r.ring.complete_more(c) {
+            return Ok(Outcome::Done(Done {
+                flags: nonempty,
+                ..Done::plain(n as i32)
+            }));
+        }
+    }
+    again(r, f, Events::READABLE)
+}
+
+fn address(cx: &Context, e: &Sqe) -> Result<Vec<u8>> {
+    let addr = AddressIn {
+        va: Va(e.addr),
+        len: e.off as i32,
+    };
+    addr_in(&cx.mm(), addr)
+}
+
+pub(super) fn connect(cx: &mut Context, _: &Arc<Ring>, e: &Sqe) -> Prepared {
+    unused(&[e.len.into(), e.buf_index.into(), e.op_flags.into()])?;
+    unused(&[e.file_index.into()])?;
+    let addr = address(cx, e)?;
+    by(move |cx, r| {
+        outcome(r.file().and_then(|f| {
+            let s = socket_of(&f)?;
+            match as_caller(cx, |who| s.connect(who, &addr, Block::Yes)) {
+                Err(EAGAIN) => Ok(Outcome::Wait(f, Events::WRITABLE)),
+                r => Ok(r.map(|()| 0).into()),
+            }
+        }))
+    })
+}
+
+pub(super) fn bind(cx: &mut Context, _: &Arc<Ring>, e: &Sqe) -> Prepared {
+    unused(&[e.len.into(), e.buf_index.into(), e.op_flags.into()])?;
+    unused(&[e.file_index.into()])?;
+    let addr = address(cx, e)?;
+    call(move |cx, r| {
+        let f = r.file()?;
+        let s = socket_of(&f)?;
+        as_caller(cx, |who| s.bind(who, &addr)).map(|()| 0)
+    })
+}
+
+pub(super) fn listen(_: &mut Context, _: &Arc<Ring>, e: &Sqe) -> Prepared {
+    unused(&[e.addr, e.buf_index.into(), e.op_flags.into()])?;
+    unused(&[e.file_index.into(), e.off])?;
+    let backlog = e.len as i32;
+    call(move |cx, r| {
+        let f = r.file()?;
+        let s = socket_of(&f)?;
+        as_caller(cx, |who| s.listen(who, backlog)).map(|()| 0)
+    })
+}
+
+pub(super) fn shutdown(_: &mut Context, _: &Arc<Ring>, e: &Sqe) -> Prepared {
+    unused(&[e.off, e.addr, e.op_flags.into(), e.buf_index.into()])?;
+    unused(&[e.file_index.into()])?;
+    let how = e.len;
+    call(move |_, r| socket_of(&*r.file()?)?.shutdown(how).map(|()| 0))
+}
+
+pub(super) fn socket(_: &mut Context, _: &Arc<Ring>, e: &Sqe) -> Prepared {
+    unused(&[e.addr, e.op_flags.into(), e.buf_index.into()])?;
+    let raw = e.off as u32;
+    let new = NewFile::new(raw & !0xf, e.file_index)?;
+    let of = SocketType::decode(&[u64::from(raw)])?;
+    let (family, protocol) = (Family(e.fd), e.len as i32);
+    call(move |cx, r| new.give(cx, r, || new_socket(cx, family, of, protocol)))
+}

@@ -1,0 +1,730 @@
+//! io_uring_register(2).
+
+use super::super::SysResult;
+use super::super::args::*;
+use super::{ops, ring_file, ring_of};
+use crate::task::Context;
+use crate::task::uring::abi::{FILE_INDEX_ALLOC, Setup};
+use crate::task::uring::buffers::{ENTRY, Place};
+use crate::task::uring::cancel::{CancelFlags, Wanted};
+use crate::task::uring::resources::{Buffer, MAX_BUFFERS, MAX_FILES};
+use crate::task::uring::work::RING_FDS;
+use crate::task::uring::{Restrictions, Ring, RingFile};
+use abi::errno::*;
+use abi::time::Timespec;
+use abi::{PAGE_SIZE, Result, Va};
+use mm::{Access, UserRange};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use vfs::File;
+use vfs::ring::RingMemory;
+use vfs::ucounts::{Charge, Kind};
+use wait::Events;
+
+named! {
+    /// What io_uring_register(2) does (`IORING_REGISTER_*`).
+    pub(super) struct RegisterOp(u32) {
+        BUFFERS = 0,
+        UNREGISTER_BUFFERS = 1,
+        FILES = 2,
+        UNREGISTER_FILES = 3,
+        EVENTFD = 4,
+        UNREGISTER_EVENTFD = 5,
+        FILES_UPDATE = 6,
+        EVENTFD_ASYNC = 7,
+        PROBE = 8,
+        PERSONALITY = 9,
+        UNREGISTER_PERSONALITY = 10,
+        RESTRICTIONS = 11,
+        ENABLE_RINGS = 12,
+        FILES2 = 13,
+        FILES_UPDATE2 = 14,
+        BUFFERS2 = 15,
+        BUFFERS_UPDATE = 16,
+        IOWQ_AFF = 17,
+        UNREGISTER_IOWQ_AFF = 18,
+        IOWQ_MAX_WORKERS = 19,
+        RING_FDS = 20,
+        UNREGISTER_RING_FDS = 21,
+        PBUF_RING = 22,
+        UNREGISTER_PBUF_RING = 23,
+        SYNC_CANCEL = 24,
+        FILE_ALLOC_RANGE = 25,
+        PBUF_STATUS = 26,
+        NAPI = 27,
+        UNREGISTER_NAPI = 28,
+        CLOCK = 29,
+        CLONE_BUFFERS = 30,
+    }
+}
+
+/// `IORING_REGISTER_USE_REGISTERED_RING`.
+const USE_REGISTERED: u32 = 1 << 31;
+/// `IORING_REGISTER_LAST`.
+const LAST: u32 = 31;
+
+/// What is registered: where its description lies, and how many there are.
+#[derive(Clone, Copy)]
+struct Given {
+    at: Va,
+    n: u32,
+}
+
+impl Given {
+    /// `EINVAL` unless there is just so much.
+    fn exactly(self, n: u32, there: bool) -> Result<()> {
+        let fine = self.n == n && (self.at.0 != 0) == there;
+        fine.then_some(()).ok_or(EINVAL)
+    }
+}
+
+pub(super) fn register(cx: &mut Context, fd: Fd, op: RegisterOp, at: Va, n: u32) -> SysResult {
+    let registered = op.0 & USE_REGISTERED != 0;
+    let op = RegisterOp(op.0 & !USE_REGISTERED);
+    if op.0 >= LAST {
+        return Err(EINVAL);
+    }
+    let f = ring_file(cx, fd, registered)?;
+    let ring = ring_of(&f)?.ring.clone();
+    if ring.has(Setup::SINGLE_ISSUER) && !ring.is_disabled() && !ring.is_issuer(&cx.task) {
+        return Err(EEXIST);
+    }
+    if let Some(r) = &*ring.restrictions.lock()
+        && r.holds
+        && r.registers != 0
+        && r.registers >> op.0 & 1 == 0
+    {
+        return Err(EACCES);
+    }
+    let given = Given { at, n };
+    match op {
+        RegisterOp::BUFFERS => buffers(cx, &ring, given, Va(0)),
+        RegisterOp::FILES => files(cx, &ring, given, Va(0)),
+        RegisterOp::FILES2 => rsrc(cx, &ring, given, files),
+        RegisterOp::BUFFERS2 => rsrc(cx, &ring, given, buffers),
+        RegisterOp::UNREGISTER_BUFFERS => {
+            given.exactly(0, false)?;
+            ring.resources.buffers.unregister().map(|()| 0)
+        }
+        RegisterOp::UNREGISTER_FILES => {
+            given.exactly(0, false)?;
+            ring.resources.files.unregister().map(|()| 0)
+        }
+        RegisterOp::FILES_UPDATE => {
+            if n == 0 {
+                return Err(EINVAL);
+            }
+            let u = Update::read_short(cx, at)?;
+            update_files(cx, &ring, u.offset, (u.data, 0), n)
+        }
+        RegisterOp::FILES_UPDATE2 | RegisterOp::BUFFERS_UPDATE => {
+            let u = Update::read(cx, given)?;
+            match op {
+                RegisterOp::FILES_UPDATE2 => {
+                    update_files(cx, &ring, u.offset, (u.data, u.tags), u.n)
+                }
+                _ => update_buffers(cx, &ring, &u),
+            }
+        }
+        RegisterOp::FILE_ALLOC_RANGE => {
+            given.exactly(0, true)?;
+            let [off, resv] = cx.mm().read_obj::<[u64; 2]>(at)?;
+            if resv != 0 {
+                return Err(EINVAL);
+            }
+            let (from, len) = (off as u32, (off >> 32) as u32);
+            ring.resources.files.set_range(from, len).map(|()| 0)
+        }
+        RegisterOp::PBUF_RING | RegisterOp::UNREGISTER_PBUF_RING | RegisterOp::PBUF_STATUS => {
+            pbufs(cx, &ring, op, given)
+        }
+        RegisterOp::RING_FDS | RegisterOp::UNREGISTER_RING_FDS => ring_fds(cx, op, given),
+        RegisterOp::SYNC_CANCEL => sync_cancel(cx, &ring, given),
+        _ => settings(cx, &ring, op, given),
+    }
+}
+
+/// What is no table.
+fn settings(cx: &mut Context, ring: &Arc<Ring>, op: RegisterOp, given: Given) -> SysResult {
+    match op {
+        RegisterOp::EVENTFD | RegisterOp::EVENTFD_ASYNC => {
+            if given.n != 1 {
+                return Err(EINVAL);
+            }
+            let fd: i32 = cx.mm().read_obj(given.at)?;
+            let f = Fd(fd).file(cx)?;
+            f.ops::<ipc::EventFd>().ok_or(EINVAL)?;
+            let only_async = op == RegisterOp::EVENTFD_ASYNC;
+            ring.set_eventfd(Some((f, only_async)))
+                .then_some(0)
+                .ok_or(EBUSY)
+        }
+        RegisterOp::UNREGISTER_EVENTFD => {
+            given.exactly(0, false)?;
+            ring.set_eventfd(None).then_some(0).ok_or(ENXIO)
+        }
+        RegisterOp::PROBE => probe(cx, given),
+        RegisterOp::PERSONALITY => {
+            given.exactly(0, false)?;
+            let mut p = ring.personalities.lock();
+            let next = (1..=u16::MAX)
+                .map(|i| p.last.wrapping_add(i))
+                .find(|n| *n != 0 && !p.all.contains_key(n));
+            let id = next.ok_or(ENOMEM)?;
+            p.last = id;
+            p.all.insert(id, cx.cred());
+            Ok(id.into())
+        }
+        RegisterOp::UNREGISTER_PERSONALITY => {
+            if given.at.0 != 0 {
+                return Err(EINVAL);
+            }
+            let id = u16::try_from(given.n).map_err(|_| EINVAL)?;
+            let old = ring.personalities.lock().all.remove(&id);
+            old.map(|_| 0).ok_or(EINVAL)
+        }
+        RegisterOp::ENABLE_RINGS => {
+            given.exactly(0, false)?;
+            if !ring.is_disabled() {
+                return Err(EBADFD);
+            }
+            if ring.has(Setup::SINGLE_ISSUER) {
+                ring.is_issuer(&cx.task);
+            }
+            ring.enable();
+            Ok(0)
+        }
+        RegisterOp::RESTRICTIONS => restrict(cx, ring, given),
+        RegisterOp::IOWQ_AFF => {
+            if given.at.0 == 0 || given.n == 0 {
+                return Err(EINVAL);
+            }
+            let mut mask = vec![0; given.n.min(128) as usize];
+            cx.mm().copy_in(given.at, &mut mask)?;
+            Ok(0)
+        }
+        RegisterOp::UNREGISTER_IOWQ_AFF => given.exactly(0, false).map(|()| 0),
+        RegisterOp::IOWQ_MAX_WORKERS => {
+            given.exactly(2, true)?;
+            let mm = cx.mm();
+            let new: [u32; 2] = mm.read_obj(given.at)?;
+            if new.iter().any(|n| *n > i32::MAX as u32) {
+                return Err(EINVAL);
+            }
+            let cpus = cx.kernel.cpus;
+            let most = cx.group.limits.lock().0[crate::task::limits::NPROC].current;
+            let first = [
+                cpus.min(4 * cpus).max(1) * 4,
+                u32::try_from(most).unwrap_or(u32::MAX),
+            ];
+            let mut w = ring.workers.lock();
+            let old: [u32; 2] = std::array::from_fn(|i| if w[i] == 0 { first[i] } else { w[i] });
+            for i in 0..2 {
+                if new[i] != 0 {
+                    w[i] = new[i];
+                }
+            }
+            drop(w);
+            mm.write_obj(given.at, &old)?;
+            Ok(0)
+        }
+        RegisterOp::CLOCK => {
+            given.exactly(0, true)?;
+            let [clock, a, b, c] = cx.mm().read_obj::<[u32; 4]>(given.at)?;
+            if a != 0 || b != 0 || c != 0 || !matches!(clock, 1 | 7) {
+                return Err(EINVAL);
+            }
+            ring.clock.store(clock, Ordering::Relaxed);
+            Ok(0)
+        }
+        _ => Err(EINVAL),
+    }
+}
+
+/// `struct io_uring_rsrc_register`: files or buffers with tags, or none yet.
+fn rsrc(
+    cx: &mut Context,
+    ring: &Arc<Ring>,
+    given: Given,
+    f: fn(&mut Context, &Arc<Ring>, Given, Va) -> SysResult,
+) -> SysResult {
+    const SPARSE: u32 = 1;
+    if given.n != 32 {
+        return Err(EINVAL);
+    }
+    let [first, resv, data, tags] = cx.mm().read_obj::<[u64; 4]>(given.at)?;
+    let (n, flags) = (first as u32, (first >> 32) as u32);
+    if n == 0 || resv != 0 || flags & !SPARSE != 0 {
+        return Err(EINVAL);
+    }
+    if flags & SPARSE != 0 && data != 0 {
+        return Err(EINVAL);
+    }
+    f(cx, ring, Given { at: Va(data), n }, Va(tags))
+}
+
+/// Reads an array of tags, if there is one.
+fn tag(cx: &Context, tags: Va, i: u32) -> Result<u64> {
+    match tags.0 {
+        0 => Ok(0),
+        _ => cx.mm().read_obj(tags.offset(u64::from(i) * 8)),
+    }
+}
+
+/// What a slot of a table takes of the kernel's memory.
+const SLOT: u64 = 64;
+
+fn table_charge(ring: &Ring, n: u32) -> Result<Charge> {
+    let charge = ring.user.charge(Kind::Kmem, u64::from(n) * SLOT, u64::MAX);
+    charge.ok_or(ENOMEM)
+}
+
+/// A file that may be registered (`io_sqe_files_register`).
+fn registered_file(cx: &Context, fd: i32) -> Result<Arc<File>> {
+    let f = Fd(fd).file(cx)?;
+    // Nobody could tell when its requests end.
+    match f.ops::<RingFile>() {
+        Some(_) => Err(EBADF),
+        None => Ok(f),
+    }
+}
+
+fn files(cx: &mut Context, ring: &Arc<Ring>, given: Given, tags: Va) -> SysResult {
+    let table = &ring.resources.files;
+    if table.is_registered() {
+        return Err(EBUSY);
+    }
+    if given.n == 0 {
+        return Err(EINVAL);
+    }
+    let nofile = cx.nofile_limit();
+    if given.n > MAX_FILES || u64::from(given.n) > nofile {
+        return Err(EMFILE);
+    }
+    let charge = table_charge(ring, given.n)?;
+    let mm = cx.mm();
+    let mut all = Vec::new();
+    for i in 0..given.n {
+        let tag = tag(cx, tags, i)?;
+        let fd = match given.at.0 {
+            0 => -1,
+            _ => mm.read_obj::<i32>(given.at.offset(u64::from(i) * 4))?,
+        };
+        if fd == -1 {
+            if tag != 0 {
+                return Err(EINVAL);
+            }
+            all.push(None);
+            continue;
+        }
+        all.push(Some((registered_file(cx, fd)?, tag)));
+    }
+    table.register(all, charge).map(|()| 0)
+}
+
+/// A buffer that may be registered: its pages are there and may be written (`io_sqe_buffer_register`).
+fn registered_buffer(cx: &Context, base: u64, len: u64) -> Result<Option<Buffer>> {
+    const MOST: u64 = 1 << 30;
+    if base == 0 {
+        return if len == 0 { Ok(None) } else { Err(EFAULT) };
+    }
+    if len == 0 || len > MOST {
+        return Err(EFAULT);
+    }
+    if base.checked_add(len.next_multiple_of(PAGE_SIZE)).is_none() {
+        return Err(EOVERFLOW);
+    }
+    let mm = cx.mm();
+    if mm.prefault(Va(base), len, Access::Write) < len {
+        return Err(EFAULT);
+    }
+    let pages = (base + len).div_ceil(PAGE_SIZE) - base / PAGE_SIZE;
+    let locked = match cx.mm_limits().memlock {
+        u64::MAX => None,
+        limit => {
+            let user = cx.cred().ucounts().clone();
+            let charge = user.charge(Kind::LockedPages, pages, limit / PAGE_SIZE);
+            Some(charge.ok_or(ENOMEM)?)
+        }
+    };
+    let range = UserRange { va: Va(base), len };
+    Ok(Some(Buffer {
+        range,
+        mm: Arc::downgrade(&mm),
+        _locked: locked,
+    }))
+}
+
+fn buffers(cx: &mut Context, ring: &Arc<Ring>, given: Given, tags: Va) -> SysResult {
+    let table = &ring.resources.buffers;
+    if table.is_registered() {
+        return Err(EBUSY);
+    }
+    if given.n == 0 || given.n > MAX_BUFFERS {
+        return Err(EINVAL);
+    }
+    let charge = table_charge(ring, given.n)?;
+    let mm = cx.mm();
+    let mut all = Vec::new();
+    for i in 0..given.n {
+        let tag = tag(cx, tags, i)?;
+        let [base, len] = match given.at.0 {
+            0 => [0, 0],
+            _ => mm.read_obj::<[u64; 2]>(given.at.offset(u64::from(i) * 16))?,
+        };
+        let b = registered_buffer(cx, base, len)?;
+        if b.is_none() && tag != 0 {
+            return Err(EINVAL);
+        }
+        all.push(b.map(|b| (b, tag)));
+    }
+    table.register(all, charge).map(|()| 0)
+}
+
+/// `struct io_uring_rsrc_update2`.
+struct Update {
+    offset: u32,
+    data: u64,
+    tags: u64,
+    n: u32,
+}
+
+impl Update {
+    fn read_short(cx: &Context, at: Va) -> Result<Update> {
+        let [first, data] = cx.mm().read_obj::<[u64; 2]>(at)?;
+        if first >> 32 != 0 {
+            return Err(EINVAL);
+        }
+        Ok(Update {
+            offset: first as u32,
+            data,
+            tags: 0,
+            n: 0,
+        })
+    }
+    fn read(cx: &Context, given: Given) -> Result<Update> {
+        if given.n != 32 {
+            return Err(EINVAL);
+        }
+        let [first, data, tags, last] = cx.mm().read_obj::<[u64; 4]>(given.at)?;
+        let n = last as u32;
+        if first >> 32 != 0 || last >> 32 != 0 || n == 0 {
+            return Err(EINVAL);
+        }
+        Ok(Update {
+            offset: first as u32,
+            data,
+            tags,
+            n,
+        })
+    }
+}
+
+/// Replaces registered files: how many (`__io_sqe_files_update`).
+pub(super) fn update_files(
+    cx: &Context,
+    ring: &Ring,
+    offset: u32,
+    (fds, tags): (u64, u64),
+    n: u32,
+) -> SysResult {
+    const SKIP: i32 = -2;
+    let table = &ring.resources.files;
+    if !table.is_registered() {
+        return Err(ENXIO);
+    }
+    let mm = cx.mm();
+    let alloc = offset == FILE_INDEX_ALLOC;
+    if !alloc {
+        let end = offset.checked_add(n).ok_or(EOVERFLOW)?;
+        if end as usize > table.count() {
+            return Err(EINVAL);
+        }
+    }
+    let one = |i: u32| -> Result<()> {
+        let tag = tag(cx, Va(tags), i)?;
+        let at = Va(fds).offset(u64::from(i) * 4);
+        let fd: i32 = mm.read_obj(at)?;
+        if alloc {
+            let slot = table.put_free(registered_file(cx, fd)?)?;
+            if let Err(e) = mm.write_obj(at, &slot) {
+                let _ = table.set(slot, None);
+                return Err(e);
+            }
+            return Ok(());
+        }
+        match fd {
+            SKIP => return Ok(()),
+            -1 if tag != 0 => return Err(EINVAL),
+            -1 => {
+                table.set(offset + i, None)?;
+            }
+            fd => {
+                table.set(offset + i, Some((registered_file(cx, fd)?, tag)))?;
+            }
+        }
+        Ok(())
+    };
+    for i in 0..n {
+        match one(i) {
+            Ok(()) => {}
+            Err(e) if i == 0 => return Err(e),
+            Err(_) => return Ok(i as usize),
+        }
+    }
+    Ok(n as usize)
+}
+
+fn update_buffers(cx: &Context, ring: &Ring, u: &Update) -> SysResult {
+    let table = &ring.resources.buffers;
+    if !table.is_registered() {
+        return Err(ENXIO);
+    }
+    let end = u.offset.checked_add(u.n).ok_or(EOVERFLOW)?;
+    if end as usize > table.count() {
+        return Err(EINVAL);
+    }
+    let mm = cx.mm();
+    let one = |i: u32| -> Result<()> {
+        let tag = tag(cx, Va(u.tags), i)?;
+        let at = Va(u.data).offset(u64::from(i) * 16);
+        let [base, len] = mm.read_obj::<[u64; 2]>(at)?;
+        let b = registered_buffer(cx, base, len)?;
+        if b.is_none() && tag != 0 {
+            return Err(EINVAL);
+        }
+        table.set(u.offset + i, b.map(|b| (b, tag))).map(|_| ())
+    };
+    for i in 0..u.n {
+        match one(i) {
+            Ok(()) => {}
+            Err(e) if i == 0 => return Err(e),
+            Err(_) => return Ok(i as usize),
+        }
+    }
+    Ok(u.n as usize)
+}
+
+/// `struct io_uring_probe`: which operations there are.
+fn probe(cx: &Context, given: Given) -> SysResult {
+    const SUPPORTED: u16 = 1;
+    const HEADER: usize = 16;
+    if given.at.0 == 0 || given.n > 256 {
+        return Err(EINVAL);
+    }
+    let mm = cx.mm();
+    let mut raw = vec![0u8; HEADER + given.n as usize * 8];
+    mm.copy_in(given.at, &mut raw)?;
+    if raw.iter().any(|b| *b != 0) {
+        return Err(EINVAL);
+    }
+    let n = given.n.min(u32::from(ops::LAST)) as u8;
+    (raw[0], raw[1]) = (ops::LAST - 1, n);
+    for op in 0..n {
+        let at = HEADER + usize::from(op) * 8;
+        raw[at] = op;
+        let flags = if ops::find(op).is_some() {
+            SUPPORTED
+        } else {
+            0
+        };
+        raw[at + 2..at + 4].copy_from_slice(&flags.to_le_bytes());
+    }
+    mm.copy_out(given.at, &raw).map(|()| 0)
+}
+
+/// `struct io_uring_restriction`s, before the ring is enabled.
+fn restrict(cx: &Context, ring: &Ring, given: Given) -> SysResult {
+    const MOST: u32 = 31 + 58;
+    if given.at.0 == 0 || given.n > MOST {
+        return Err(EINVAL);
+    }
+    if !ring.is_disabled() {
+        return Err(EBADFD);
+    }
+    if ring.restrictions.lock().is_some() {
+        return Err(EBUSY);
+    }
+    let mut new = Restrictions::default();
+    for i in 0..given.n {
+        let at = given.at.offset(u64::from(i) * 16);
+        let [first, _] = cx.mm().read_obj::<[u64; 2]>(at)?;
+        let (opcode, what) = (first as u16, (first >> 16) as u8);
+        match opcode {
+            0 if u32::from(what) < LAST => new.registers |= 1 << what,
+            1 if what < ops::LAST => new.ops |= 1 << what,
+            2 => new.flags_allowed = what,
+            3 => new.flags_required = what,
+            _ => return Err(EINVAL),
+        }
+        new.of_ops = true;
+    }
+    // Where there are any, what is not named is refused.
+    new.registers |= u64::from(new.of_ops) << 63;
+    *ring.restrictions.lock() = Some(new);
+    Ok(0)
+}
+
+/// Rings of provided buffers (`struct io_uring_buf_reg`).
+fn pbufs(cx: &Context, ring: &Ring, op: RegisterOp, given: Given) -> SysResult {
+    const MMAP: u16 = 1;
+    given.exactly(1, true)?;
+    let mm = cx.mm();
+    if op == RegisterOp::PBUF_STATUS {
+        let [group, head, ..] = mm.read_obj::<[u32; 10]>(given.at)?;
+        let rest: [u32; 10] = mm.read_obj(given.at)?;
+        if rest[2..].iter().any(|w| *w != 0) {
+            return Err(EINVAL);
+        }
+        let _ = head;
+        let head = ring.groups.head(group as u16)?;
+        mm.write_obj(given.at.offset(4), &u32::from(head))?;
+        return Ok(0);
+    }
+    let raw: [u64; 5] = mm.read_obj(given.at)?;
+    let [addr, second, ..] = raw;
+    let (entries, group, flags) = (second as u32, (second >> 32) as u16, (second >> 48) as u16);
+    if raw[2..].iter().any(|w| *w != 0) {
+        return Err(EINVAL);
+    }
+    if op == RegisterOp::UNREGISTER_PBUF_RING {
+        if flags != 0 {
+            return Err(EINVAL);
+        }
+        return ring.groups.unregister(group).map(|()| 0);
+    }
+    if flags & !MMAP != 0 {
+        return Err(EINVAL);
+    }
+    let kernels = flags & MMAP != 0;
+    if kernels && addr != 0 {
+        return Err(EINVAL);
+    }
+    if !kernels && addr == 0 {
+        return Err(EFAULT);
+    }
+    if !addr.is_multiple_of(PAGE_SIZE) || !entries.is_power_of_two() {
+        return Err(EINVAL);
+    }
+    if entries >= 65536 {
+        return Err(EINVAL);
+    }
+    let size = (u64::from(entries) * ENTRY).next_multiple_of(PAGE_SIZE);
+    let charge = |n| ring.user.charge(Kind::Kmem, n, u64::MAX).ok_or(ENOMEM);
+    let place = if kernels {
+        Place::Kernel(RingMemory::new(mm.clas(), size, Some(charge(size)?))?)
+    } else {
+        if mm.prefault(Va(addr), size, Access::Write) < size {
+            return Err(EFAULT);
+        }
+        Place::User(Arc::downgrade(&mm), Va(addr))
+    };
+    let own = charge(SLOT * 4)?;
+    ring.groups.register(group, place, entries, own).map(|()| 0)
+}
+
+/// `IORING_REGISTER_RING_FDS`: names of rings that are no descriptors.
+fn ring_fds(cx: &Context, op: RegisterOp, given: Given) -> SysResult {
+    if given.n == 0 || given.n as usize > RING_FDS {
+        return Err(EINVAL);
+    }
+    let mm = cx.mm();
+    let one = |i: u32| -> Result<()> {
+        let at = given.at.offset(u64::from(i) * 16);
+        let [first, data] = mm.read_obj::<[u64; 2]>(at)?;
+        let (offset, resv) = (first as u32, first >> 32);
+        if resv != 0 {
+            return Err(EINVAL);
+        }
+        if op == RegisterOp::UNREGISTER_RING_FDS {
+            if data != 0 || offset as usize >= RING_FDS {
+                return Err(EINVAL);
+            }
+            let old = cx
+                .task
+                .uring
+                .with_registered(|all| all.get_mut(offset as usize).and_then(Option::take));
+            drop(old);
+            return Ok(());
+        }
+        let f = Fd(data as i32).file(cx)?;
+        ring_of(&f)?;
+        let slot = cx.task.uring.with_registered(|all| {
+            all.resize(RING_FDS, None);
+            let free = |i: &usize| all[*i].is_none();
+            let slot = match offset {
+                u32::MAX => (0..RING_FDS).find(free).ok_or(EBUSY)?,
+                n if n as usize >= RING_FDS => return Err(EINVAL),
+                n => Some(n as usize).filter(free).ok_or(EBUSY)?,
+            };
+            all[slot] = Some(f);
+            Ok(slot)
+        })?;
+        let told = mm.write_obj(at, &(slot as u32));
+        if told.is_err() {
+            let old = cx.task.uring.with_registered(|all| all[slot].take());
+            drop(old);
+        }
+        told
+    };
+    for i in 0..given.n {
+        match one(i) {
+            Ok(()) => {}
+            Err(e) if i == 0 => return Err(e),
+            Err(_) => return Ok(i as usize),
+        }
+    }
+    Ok(given.n as usize)
+}
+
+/// `IORING_REGISTER_SYNC_CANCEL`: cancels, and waits until what was busy has ended.
+fn sync_cancel(cx: &Context, ring: &Ring, given: Given) -> SysResult {
+    given.exactly(1, true)?;
+    let raw: [u64; 8] = cx.mm().read_obj(given.at)?;
+    let [user_data, second, sec, nsec, third, ..] = raw;
+    let (fd, flags) = (second as i32, CancelFlags::from_bits((second >> 32) as u32));
+    let flags = flags.ok_or(EINVAL)?;
+    if third >> 8 != 0 || raw[5..].iter().any(|w| *w != 0) {
+        return Err(EINVAL);
+    }
+    Wanted::check(flags)?;
+    let file = match flags.contains(CancelFlags::FD) {
+        false => None,
+        true if flags.contains(CancelFlags::FD_FIXED) => {
+            let node = ring.resources.files.get(fd as u32).ok_or(EBADF)?;
+            Some(node.what().clone())
+        }
+        true => Some(Fd(fd).file(cx)?),
+    };
+    let wanted = Wanted {
+        flags,
+        user_data,
+        file,
+        opcode: third as u8,
+        but: u64::MAX,
+    };
+    let time = Timespec {
+        sec: sec as i64,
+        nsec: nsec as i64,
+    };
+    let deadline = match (time.sec, time.nsec) {
+        (-1, -1) => None,
+        _ => {
+            let nanos = time.to_nanos().unwrap_or(0).max(0);
+            wait::deadline_after(Duration::from_nanos(nanos as u64))
+        }
+    };
+    let queues = [(&ring.queue, Events::READABLE)];
+    let r = cx
+        .task
+        .block(&queues, deadline, || match wanted.cancel(ring) {
+            Err(EALREADY) => Err(EAGAIN),
+            r => r,
+        });
+    match r {
+        Err(ETIMEDOUT) => Err(ETIME),
+        Err(e) if e.is_restart() => Err(EINTR),
+        r => r,
+    }
+}
