@@ -280,19 +280,27 @@ fn recvfrom(
 pub(super) struct Incoming {
     va: Va,
     header: MsgHdr,
+    /// As it was given, whether there is a place for it or not.
+    name_room: u32,
     pub(super) ranges: SmallVec<[UserRange; 8]>,
 }
 
 impl Incoming {
     pub(super) fn gather(cx: &Context, va: Va) -> Result<Incoming> {
         let mm = cx.mm();
+        let name_room = mm.read_obj(va.offset(NAME_LEN))?;
         let header = header(&mm, va)?;
         let ranges = user_ranges(&mm, Va(header.iov), header.iov_len as usize)?;
-        Ok(Incoming { va, header, ranges })
+        Ok(Incoming {
+            va,
+            header,
+            name_room,
+            ranges,
+        })
     }
     /// Room for the address and for ancillary data.
     pub(super) fn room(&self) -> (usize, usize) {
-        let name = self.header.name_len.max(0) as usize;
+        let name = (self.name_room as usize).min(MAX_CONTROL);
         (name, (self.header.control_len as usize).min(MAX_CONTROL))
     }
     pub(super) fn receive(

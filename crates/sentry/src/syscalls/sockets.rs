@@ -62,7 +62,7 @@ named! {
 
 named! {
     /// Whose an option is.
-    struct OptionLevel(i32) {
+    pub(super) struct OptionLevel(i32) {
         SOL_IP = 0,
         SOL_SOCKET = 1,
         SOL_TCP = 6,
@@ -352,9 +352,18 @@ fn setsockopt(
     name: i32,
     value: BytesIn<i32>,
 ) -> SysResult {
-    let len = usize::try_from(value.len).map_err(|_| EINVAL)?;
     let f = fd.file(cx)?;
-    let s = socket_of(&f)?;
+    set_option(cx, socket_of(&f)?, level, name, value)
+}
+
+pub(super) fn set_option(
+    cx: &Context,
+    s: &Socket,
+    level: OptionLevel,
+    name: i32,
+    value: BytesIn<i32>,
+) -> SysResult {
+    let len = usize::try_from(value.len).map_err(|_| EINVAL)?;
     let mut v = vec![0; len.min(MAX_OPTION)];
     cx.mm().copy_in(value.va, &mut v)?;
     if level == OptionLevel::SOL_SOCKET && name == net::SO_ATTACH_FILTER {

@@ -225,7 +225,7 @@ pub fn exec(cx: &mut Context, req: ExecRequest) -> Result<()> {
 
     // From here on there is no way back: the other threads end first.
     let before = cx.pid.clone();
-    cx.task.leave_uring();
+    cx.task.leave_uring(super::uring::work::Leaves::AtExec);
     de_thread(cx)?;
     cx.task.begin_uring();
 

@@ -56,7 +56,7 @@ pub fn finish(mut cx: Context) {
     // The application's thread ends before its number may be used again.
     drop(cx);
     // With its files, as Linux does (`io_uring_files_cancel`).
-    task.leave_uring();
+    task.leave_uring(super::uring::work::Leaves::AtExit);
     let files = task.take_files();
     drop(files);
     task.end_vfork();

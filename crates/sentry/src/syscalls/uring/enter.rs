@@ -152,12 +152,17 @@ fn submit_one(cx: &mut Context, ring: &Arc<Ring>, sqe: Sqe, chain: &mut Option<C
 
 /// A chain begins, or waits for its turn, or is no good.
 fn begin(cx: &mut Context, ring: &Arc<Ring>, c: Chain) {
-    if !ring.may_begin(&c.head, c.len, c.drains) {
+    if c.failed {
+        ring.begins(c.len);
+        c.head.end_unissued();
         return;
     }
-    if c.failed {
-        c.head.end_unissued();
-    } else {
+    // Behind a chain with a drain in it, what comes next is one, too.
+    let drains = c.drains
+        | ring
+            .drain_next
+            .swap(c.drains && c.len > 1, Ordering::Relaxed);
+    if ring.may_begin(&c.head, c.len, drains) {
         c.head.run(cx);
     }
 }
@@ -187,7 +192,6 @@ fn prepare(
     }
     if let Some(r) = &*ring.restrictions.lock()
         && r.holds
-        && r.of_ops
     {
         let allowed = r.ops >> sqe.opcode & 1 != 0
             && sqe.flags & r.flags_required == r.flags_required
@@ -314,10 +318,7 @@ fn sleep(cx: &mut Context, ring: &Arc<Ring>, least: u32, w: &Wanted) -> Result<(
             }
         };
         let queues = [(&ring.queue, Events::READABLE)];
-        let until = match (least_wait, w.deadline) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
+        let until = least_wait.or(w.deadline);
         let r = cx.task.block(&queues, until, something);
         do_work(cx, ring);
         ring.flush_overflow();

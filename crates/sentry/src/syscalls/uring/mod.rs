@@ -2,6 +2,7 @@
 //! [`crate::task::uring`]'s; what operations do is here, by the functions that the system calls
 //! themselves use.
 
+mod commands;
 mod enter;
 mod files;
 mod net;

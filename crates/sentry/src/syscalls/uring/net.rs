@@ -271,6 +271,12 @@ fn more_waits(f: &File) -> u32 {
     }
 }
 
+/// Whether there is nothing to receive now: no buffer is taken for that.
+pub(super) fn is_empty(f: &File) -> bool {
+    let events = Events::READABLE | Events::RDHUP | Events::ALWAYS;
+    (f.poll(events) & events).is_empty()
+}
+
 pub(super) fn recv(_: &mut Context, _: &Arc<Ring>, e: &Sqe) -> Prepared {
     let (t, multi) = receiving(e)?;
     if multi && e.len != 0 {
@@ -348,6 +354,9 @@ fn recv_many(cx: &Context, r: &Arc<Request>, t: &Transfer) -> Result<Outcome> {
                 flags: c.flags,
                 ..Done::default()
             }));
+        }
+        if t.waits() && is_empty(&f) {
+            return Ok(Outcome::Wait(f, Events::READABLE));
         }
     }
     again(r, f, Events::READABLE)
@@ -466,6 +475,9 @@ fn recvmsg_many(cx: &Context, r: &Arc<Request>, t: &Transfer, m: &Incoming) -> R
                 flags: c.flags,
                 ..Done::default()
             }));
+        }
+        if t.waits() && is_empty(&f) {
+            return Ok(Outcome::Wait(f, Events::READABLE));
         }
     }
     again(r, f, Events::READABLE)

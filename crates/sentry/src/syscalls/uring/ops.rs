@@ -1,6 +1,6 @@
 //! The table of operations (`io_uring/opdef.c`).
 
-use super::{Prepared, by, call, files, net, paths, poll, rings, rw, timeouts, waits};
+use super::{Prepared, by, call, commands, files, net, paths, poll, rings, rw, timeouts, waits};
 use crate::task::Context;
 use crate::task::uring::{Ring, Sqe};
 use bitflags::bitflags;
@@ -91,6 +91,7 @@ pub(super) fn find(opcode: u8) -> Option<Def> {
         43 => def(files::fgetxattr, NONE),
         44 => def(files::getxattr, NONE),
         45 => def(net::socket, NONE),
+        46 => def(commands::command, IOPOLL),
         47 => def(net::send_zc, IOPRIO),
         48 => def(net::sendmsg_zc, IOPRIO),
         49 => def(rw::read_multishot, SELECTS),

@@ -66,7 +66,8 @@ impl Poll {
             return Ok(Outcome::Wait(f, events));
         }
         let res = now.bits() as i32;
-        if !multi {
+        // What its own completions tell of would never end.
+        if !multi || r.take_own() {
             return Ok(Outcome::Done(Done::plain(res)));
         }
         let told = r.ring.complete_more(Cqe {
@@ -138,7 +139,7 @@ pub(super) fn remove(_: &mut Context, _: &Arc<Ring>, e: &Sqe) -> Prepared {
         let found = r.ring.find(1, polls);
         let found = found.first().ok_or(ENOENT)?;
         if flags.is_empty() {
-            return found.cancel().map(|()| 0);
+            return found.cancel_after(r).map(|()| 0);
         }
         update_poll(cx, found, flags, new, events)
     })
@@ -219,6 +220,6 @@ pub(super) fn cancel(_: &mut Context, _: &Arc<Ring>, e: &Sqe) -> Prepared {
             opcode: e.len as u8,
             but: r.number,
         };
-        wanted.cancel(&r.ring).into()
+        wanted.cancel(&r.ring, Some(r)).into()
     })
 }

@@ -92,7 +92,6 @@ pub(super) fn register(cx: &mut Context, fd: Fd, op: RegisterOp, at: Va, n: u32)
     }
     if let Some(r) = &*ring.restrictions.lock()
         && r.holds
-        && r.registers != 0
         && r.registers >> op.0 & 1 == 0
     {
         return Err(EACCES);
@@ -558,10 +557,7 @@ fn restrict(cx: &Context, ring: &Ring, given: Given) -> SysResult {
             3 => new.flags_required = what,
             _ => return Err(EINVAL),
         }
-        new.of_ops = true;
     }
-    // Where there are any, what is not named is refused.
-    new.registers |= u64::from(new.of_ops) << 63;
     *ring.restrictions.lock() = Some(new);
     Ok(0)
 }
@@ -718,7 +714,7 @@ fn sync_cancel(cx: &Context, ring: &Ring, given: Given) -> SysResult {
     let queues = [(&ring.queue, Events::READABLE)];
     let r = cx
         .task
-        .block(&queues, deadline, || match wanted.cancel(ring) {
+        .block(&queues, deadline, || match wanted.cancel(ring, None) {
             Err(EALREADY) => Err(EAGAIN),
             r => r,
         });

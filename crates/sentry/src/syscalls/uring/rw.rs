@@ -286,6 +286,9 @@ fn many(cx: &Context, r: &Arc<Request>, asked: Asked) -> Result<Outcome> {
         if !told {
             return Ok(ended(n, 0, Some(&taken)));
         }
+        if may_wait(&f, asked.flags) && super::net::is_empty(&f) {
+            return Ok(Outcome::Wait(f, Events::READABLE));
+        }
     }
     // There may be more: its turn comes again.
     again(r, f, Events::READABLE)

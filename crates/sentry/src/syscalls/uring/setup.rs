@@ -80,7 +80,6 @@ fn check(s: Setup) -> Result<()> {
         || has(Setup::SQPOLL)
             && s.intersects(Setup::COOP_TASKRUN | Setup::TASKRUN_FLAG | Setup::DEFER_TASKRUN)
         || has(Setup::TASKRUN_FLAG) && !s.intersects(Setup::COOP_TASKRUN | Setup::DEFER_TASKRUN)
-        || has(Setup::DEFER_TASKRUN) && !has(Setup::SINGLE_ISSUER)
-        || has(Setup::SQPOLL);
+        || has(Setup::DEFER_TASKRUN) && !has(Setup::SINGLE_ISSUER);
     if bad { Err(EINVAL) } else { Ok(()) }
 }

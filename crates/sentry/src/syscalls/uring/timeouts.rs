@@ -146,8 +146,7 @@ impl Operation for Timeout {
         *self.timer.lock() = Some(t);
         let counts = self.count != 0 && !self.flags.contains(TimeoutFlags::MULTISHOT);
         if counts {
-            let at = r.ring.cq_count().wrapping_add(self.count);
-            r.ring.count_for(r, at);
+            r.ring.count_for(r, self.count);
         }
         self.set(self.value, self.flags.from());
         Outcome::Pending
@@ -194,7 +193,7 @@ pub(super) fn remove(cx: &mut Context, _: &Arc<Ring>, e: &Sqe) -> Prepared {
         return call(move |_, r| {
             let is_it = |x: &Request| x.sqe.user_data == name && x.op::<Timeout>().is_some();
             let found = r.ring.find(1, is_it);
-            found.first().ok_or(ENOENT)?.cancel().map(|()| 0)
+            found.first().ok_or(ENOENT)?.cancel_after(r).map(|()| 0)
         });
     }
     let known = F::UPDATE | F::LINK_UPDATE | F::ABS | F::BOOTTIME | F::REALTIME;

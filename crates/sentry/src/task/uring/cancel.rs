@@ -8,6 +8,9 @@ use bitflags::bitflags;
 use std::sync::Arc;
 use vfs::File;
 
+/// Waits for children and futexes: Linux counts one of them, too (`io_futex_cancel`).
+const COUNTED: [u8; 3] = [50, 51, 53];
+
 bitflags! {
     /// `IORING_ASYNC_CANCEL_*`.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,14 +65,20 @@ impl Wanted {
         !by_data || r.sqe.user_data == self.user_data
     }
 
-    /// Cancels what is meant: how many with ALL or ANY, else 0 for the one; `ENOENT`, `EALREADY`.
-    pub fn cancel(&self, ring: &Ring) -> Result<usize> {
+    /// Cancels what is meant, for a request perhaps, whose end is told first: how many with ALL or
+    /// ANY, else 0 for the one; `ENOENT`, `EALREADY`.
+    pub fn cancel(&self, ring: &Ring, by: Option<&Request>) -> Result<usize> {
         let all = self.flags.intersects(CancelFlags::ALL | CancelFlags::ANY);
         let most = if all { usize::MAX } else { 1 };
         let found = ring.find(most, |r| self.means(r));
-        let (mut n, mut last) = (0, ENOENT);
+        let (mut n, mut last, mut counts) = (0, ENOENT, false);
         for r in found {
-            match r.cancel() {
+            let done = match by {
+                Some(by) => r.cancel_after(by),
+                None => r.cancel(),
+            };
+            counts |= COUNTED.contains(&r.sqe.opcode);
+            match done {
                 Ok(()) => n += 1,
                 // It is busy, and sees that it is to end.
                 Err(EALREADY) if all => n += 1,
@@ -79,7 +88,7 @@ impl Wanted {
         match (all, n) {
             (true, n) => Ok(n),
             (false, 0) => Err(last),
-            (false, _) => Ok(0),
+            (false, n) => Ok(if counts { n } else { 0 }),
         }
     }
 }

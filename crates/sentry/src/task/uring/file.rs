@@ -4,6 +4,7 @@ use super::Ring;
 use abi::Result;
 use abi::errno::{EFAULT, EINVAL, ENOMEM};
 use clas::{Access, Backing, Clas, Mappable, MappingObserver};
+use parking_lot::Mutex;
 use std::any::Any;
 use std::sync::{Arc, Weak};
 use vfs::ring::RingMemory;
@@ -69,7 +70,10 @@ impl FileOps for RingFile {
         Some(&self.ring.queue)
     }
     fn mappable(&self) -> Result<Arc<dyn Mappable>> {
-        Ok(Arc::new(RingMap(self.ring.clone())))
+        Ok(Arc::new(RingMap {
+            ring: self.ring.clone(),
+            buffers: Mutex::new(None),
+        }))
     }
     fn as_any(&self) -> &dyn Any {
         self
@@ -88,7 +92,7 @@ fn part(ring: &Ring, offset: u64) -> Result<(Arc<RingMemory>, u64)> {
         0 => (ring.shared.rings.clone(), 0),
         CQ_RING => (ring.shared.rings.clone(), CQ_RING),
         SQES => (ring.shared.sqes.clone(), SQES),
-        _ if offset & PBUF_RING != 0 => {
+        PBUF_RING => {
             // (The group is in the bits from 16 on; a mapping of less than 16 pages is inside.)
             let group = ((offset & !MASK) >> PBUF_SHIFT) as u16;
             let memory = ring.groups.memory(group).ok_or(EINVAL)?;
@@ -108,17 +112,37 @@ pub fn check_map(f: &File, offset: u64) -> Result<()> {
     }
 }
 
-struct RingMap(Arc<Ring>);
+/// What is mapped of a ring.
+struct RingMap {
+    ring: Arc<Ring>,
+    /// A ring of buffers stays where it is mapped, registered or not.
+    buffers: Mutex<Option<(u64, Arc<RingMemory>)>>,
+}
 
 impl Mappable for RingMap {
     fn memory(&self) -> Option<&Arc<Clas>> {
-        self.0.shared.rings.memory()
+        self.ring.shared.rings.memory()
     }
     fn backing(&self, offset: u64, len: u64, access: Access) -> Result<(Backing, u64)> {
-        let (memory, at) = part(&self.0, offset).map_err(|_| EFAULT)?;
+        let kept = self.buffers.lock().clone();
+        if let Some((from, memory)) = kept {
+            let at = offset.checked_sub(from).ok_or(EFAULT)?;
+            return memory.backing(at, len, access);
+        }
+        let (memory, at) = part(&self.ring, offset).map_err(|_| EFAULT)?;
         memory.backing(at, len, access)
     }
-    fn add_mapping(&self, _: Weak<dyn MappingObserver>, _: abi::Va, _: u64, _: u64) {}
+    fn add_mapping(&self, _: Weak<dyn MappingObserver>, _: abi::Va, offset: u64, _: u64) {
+        if offset & MASK != PBUF_RING {
+            return;
+        }
+        if let Ok((memory, at)) = part(&self.ring, offset) {
+            let mut kept = self.buffers.lock();
+            if kept.is_none() {
+                *kept = Some((offset - at, memory));
+            }
+        }
+    }
     fn remove_mapping(&self, _: &Weak<dyn MappingObserver>, _: abi::Va, _: u64, _: u64) {}
     fn is_fixed(&self) -> bool {
         true

@@ -1,9 +1,9 @@
 //! What holds requests together: links, their timeouts, and drains.
 
 use super::Ring;
-use super::abi::SqeFlags;
 use super::request::{Behind, Done, Operation, Outcome, Request};
 use crate::task::Context;
+use abi::Errno;
 use abi::errno::{ECANCELED, ENOENT, ETIME};
 use ipc::timer::{Clock, From, Rearm, Setting, Timer};
 use parking_lot::Mutex;
@@ -16,18 +16,19 @@ use std::sync::{Arc, Weak};
 pub(super) struct Drain {
     /// Requests that were submitted and have not ended, but for those here.
     active: u32,
-    /// Heads of chains, with their lengths.
-    waiting: VecDeque<(Arc<Request>, u32)>,
+    /// Heads of chains, with their lengths, and whether they wait for all before them (others wait
+    /// for those).
+    waiting: VecDeque<(Arc<Request>, u32, bool)>,
 }
 
 impl Drain {
     pub(super) fn take(&mut self, f: impl Fn(&Request) -> bool) -> Vec<Arc<Request>> {
         let all = std::mem::take(&mut self.waiting);
-        let (out, keep): (Vec<_>, Vec<_>) = all.into_iter().partition(|(r, _)| f(r));
+        let (out, keep): (Vec<_>, Vec<_>) = all.into_iter().partition(|(r, ..)| f(r));
         self.waiting = keep.into();
         // They end as those that are active.
-        self.active += out.iter().map(|(_, n)| n).sum::<u32>();
-        out.into_iter().map(|(r, _)| r).collect()
+        self.active += out.iter().map(|(_, n, _)| n).sum::<u32>();
+        out.into_iter().map(|(r, ..)| r).collect()
     }
 }
 
@@ -37,11 +38,15 @@ impl Ring {
         let mut d = self.drain.lock();
         let waits = !d.waiting.is_empty() || drains && d.active > 0;
         if waits && head.charge().is_ok() {
-            d.waiting.push_back((head.clone(), n));
+            d.waiting.push_back((head.clone(), n, drains));
             return false;
         }
         d.active += n;
         true
+    }
+    /// A chain of so many begins, to end at once.
+    pub fn begins(&self, n: u32) {
+        self.drain.lock().active += n;
     }
 
     /// One has ended: others may begin.
@@ -49,9 +54,9 @@ impl Ring {
         let mut d = self.drain.lock();
         d.active = d.active.saturating_sub(1);
         let mut free = Vec::new();
-        while let Some((r, n)) = d.waiting.pop_front() {
-            if d.active > 0 && drains(&r) {
-                d.waiting.push_front((r, n));
+        while let Some((r, n, w)) = d.waiting.pop_front() {
+            if d.active > 0 && w {
+                d.waiting.push_front((r, n, w));
                 break;
             }
             d.active += n;
@@ -66,18 +71,6 @@ impl Ring {
     }
 }
 
-/// Whether a chain waits for what is before it: one of it says so.
-fn drains(head: &Arc<Request>) -> bool {
-    let mut at = Some(head.clone());
-    while let Some(r) = at {
-        if r.has(SqeFlags::IO_DRAIN) {
-            return true;
-        }
-        at = r.with_next(|n| n.clone());
-    }
-    false
-}
-
 /// What is behind a request that has ended: gives it where it is to be cancelled, else it begins.
 pub(super) fn behind(r: &Request, then: Behind) -> Option<Arc<Request>> {
     let mut next = r.with_next(Option::take)?;
@@ -86,7 +79,7 @@ pub(super) fn behind(r: &Request, then: Behind) -> Option<Arc<Request>> {
     }
     if next.op::<LinkTimeout>().is_some() {
         let after = next.with_next(Option::take);
-        next.finish(Done::error(ECANCELED));
+        next.finish(quietly(ECANCELED));
         next = after?;
     }
     (!next.wake()).then_some(next)
@@ -189,6 +182,14 @@ fn fire(t: &Arc<Request>) {
             Ok(()) => ETIME,
             Err(e) => e,
         };
-        t.finish(Done::error(d));
+        t.finish(quietly(d));
+    }
+}
+
+/// A link's timeout that ends as it is to is no failure: who wants no completions has none.
+fn quietly(e: Errno) -> Done {
+    Done {
+        failed: false,
+        ..Done::error(e)
     }
 }

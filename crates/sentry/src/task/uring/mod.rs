@@ -94,10 +94,12 @@ pub struct Ring {
     /// The number of the next request.
     next: AtomicU64,
     drain: Mutex<links::Drain>,
+    /// The next chain waits for all before it. Changed by who has the turn.
+    pub drain_next: AtomicBool,
     /// Work of a ring with DEFER_TASKRUN.
     local: Mutex<VecDeque<Arc<Request>>>,
-    /// Timeouts that count completions, by what they wait for.
-    counted: Mutex<Vec<(u32, Weak<Request>)>>,
+    /// Timeouts that count completions: from where on, and how many.
+    counted: Mutex<Vec<(u32, u32, Weak<Request>)>>,
     has_counted: AtomicBool,
     /// SINGLE_ISSUER's task; 0 before there is one.
     issuer: AtomicU64,
@@ -142,10 +144,8 @@ pub struct Restrictions {
     pub ops: u64,
     pub flags_allowed: u8,
     pub flags_required: u8,
-    /// They hold since the ring was enabled.
+    /// They hold since the ring was enabled: what is not named is refused.
     pub holds: bool,
-    /// There are some of operations.
-    pub of_ops: bool,
 }
 
 /// The kernel's side of the completion ring.
@@ -218,6 +218,7 @@ impl Ring {
             pending: Mutex::default(),
             next: AtomicU64::new(0),
             drain: Mutex::default(),
+            drain_next: AtomicBool::new(false),
             local: Mutex::default(),
             counted: Mutex::default(),
             has_counted: AtomicBool::new(false),
@@ -322,8 +323,10 @@ impl Ring {
 
     /// What is to happen when there is something new to see.
     fn told(&self, by: By) {
-        self.queue.notify(Events::READABLE);
-        self.tell_eventfd(by);
+        request::by_ring(self, || {
+            self.queue.notify(Events::READABLE);
+            self.tell_eventfd(by);
+        });
         if self.has_counted.load(Ordering::SeqCst) {
             self.end_counted();
         }
@@ -404,9 +407,10 @@ impl Ring {
     }
 
     /// A timeout that is to end when so many more completions were told.
-    pub fn count_for(&self, r: &Arc<Request>, at: u32) {
+    pub fn count_for(&self, r: &Arc<Request>, count: u32) {
+        let from = self.cq_count();
         let mut all = self.counted.lock();
-        all.push((at, Arc::downgrade(r)));
+        all.push((from, count, Arc::downgrade(r)));
         self.has_counted.store(true, Ordering::SeqCst);
         drop(all);
         self.end_counted();
@@ -417,8 +421,8 @@ impl Ring {
         let now = self.cq_count();
         let mut due = Vec::new();
         let mut all = self.counted.lock();
-        all.retain(|(at, r)| {
-            let is_due = now.wrapping_sub(*at) < 1 << 31;
+        all.retain(|(from, count, r)| {
+            let is_due = now.wrapping_sub(*from) >= *count;
             if is_due {
                 due.extend(r.upgrade());
             }

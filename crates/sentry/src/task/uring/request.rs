@@ -19,14 +19,16 @@ use abi::linux::O_PATH;
 use abi::{Errno, Result};
 use parking_lot::Mutex;
 use std::any::Any;
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::ucounts::Charge;
 use vfs::{Credentials, File};
+use wait::later::{self, Later};
 use wait::{Events, Listener, Ticket};
 
 /// What a request takes of the kernel's memory that outlives its call, bytes.
-const REQUEST: u64 = 768;
+const REQUEST: u64 = 2048;
 
 const WAITING: u8 = 0;
 const BUSY: u8 = 1;
@@ -135,6 +137,8 @@ pub struct Request {
     noted: AtomicBool,
     /// It is in its task's list of work.
     pub(super) queued: AtomicBool,
+    /// It was told of by a completion of its own ring's, so that one more would tell it again.
+    own: AtomicBool,
     /// It did not end in the call that submitted it.
     waited: AtomicBool,
     state: Mutex<State>,
@@ -148,6 +152,8 @@ struct State {
     next: Option<Arc<Request>>,
     charge: Option<Charge>,
     buffer: Option<Taken>,
+    /// What it has cancelled, to be told after its own end.
+    after: Vec<Arc<Request>>,
 }
 
 /// A request's file.
@@ -188,6 +194,7 @@ impl Request {
             phase: AtomicU8::new(WAITING),
             noted: AtomicBool::new(false),
             queued: AtomicBool::new(false),
+            own: AtomicBool::new(false),
             waited: AtomicBool::new(false),
             state: Mutex::default(),
         })
@@ -196,6 +203,10 @@ impl Request {
     #[must_use]
     pub fn has(&self, flag: SqeFlags) -> bool {
         self.sqe.has(flag)
+    }
+    /// Whether a completion of its own ring's has told it of what there is; asked once.
+    pub fn take_own(&self) -> bool {
+        self.own.swap(false, Ordering::SeqCst)
     }
     /// Its operation as its own type.
     #[must_use]
@@ -237,6 +248,14 @@ impl Request {
             0 => Ok(FileRef::Open(f)),
             _ => Err(EBADF),
         }
+    }
+
+    /// Whether its file, or that of what is linked behind it, is a ring.
+    #[must_use]
+    pub fn keeps_a_ring(&self) -> bool {
+        let s = self.state.lock();
+        let is_ring = |f: &FileRef| f.file().ops::<super::RingFile>().is_some();
+        s.file.as_ref().is_some_and(is_ring)
     }
 
     /// The buffer that it has taken of its group and not used yet.
@@ -300,6 +319,10 @@ impl Request {
             let listens = match outcome {
                 Outcome::Done(d) => {
                     self.finish(d);
+                    let after = std::mem::take(&mut self.state.lock().after);
+                    for r in after {
+                        r.ended(Done::error(ECANCELED), !r.has(SqeFlags::IO_HARDLINK));
+                    }
                     return true;
                 }
                 Outcome::Pending => Ok(true),
@@ -405,18 +428,27 @@ impl Request {
     pub fn cancel(self: &Arc<Self>) -> Result<()> {
         self.end_waiting(Done::error(ECANCELED))
     }
-    /// The same with another result.
-    pub fn end_waiting(self: &Arc<Self>, d: Done) -> Result<()> {
+    /// The same for another request, which is busy: its own end is told first.
+    pub fn cancel_after(self: &Arc<Self>, by: &Request) -> Result<()> {
+        self.claim()?;
+        by.state.lock().after.push(self.clone());
+        Ok(())
+    }
+    /// It waits, and will be ended by the caller.
+    fn claim(&self) -> Result<()> {
         self.noted.store(true, Ordering::SeqCst);
         let (done, failed) = (Ordering::SeqCst, Ordering::SeqCst);
         match self.phase.compare_exchange(WAITING, DONE, done, failed) {
-            Ok(_) => {
-                self.ended(d, d.failed && !self.has(SqeFlags::IO_HARDLINK));
-                Ok(())
-            }
+            Ok(_) => Ok(()),
             Err(BUSY) => Err(EALREADY),
             Err(_) => Err(abi::errno::ENOENT),
         }
+    }
+    /// The same with another result.
+    pub fn end_waiting(self: &Arc<Self>, d: Done) -> Result<()> {
+        self.claim()?;
+        self.ended(d, d.failed && !self.has(SqeFlags::IO_HARDLINK));
+        Ok(())
     }
     /// Ends one that never began, and all that is linked behind it: with what is wrong with its
     /// entry, or `ECANCELED`.
@@ -530,11 +562,46 @@ impl Listener for Arm {
         if events.contains(Events::OPENED) {
             return;
         }
-        if let Some(r) = self.0.upgrade() {
-            // Who takes no work any more ends all that waits.
-            let _ = r.wake();
+        let Some(r) = self.0.upgrade() else { return };
+        if BY_RING.get() == Some(std::ptr::from_ref(&*r.ring).addr()) {
+            r.own.store(true, Ordering::SeqCst);
+        }
+        if !r.wake() && !r.is_deferred() {
+            // Its task has gone: nobody can try it.
+            later::put(Arc::new(Lost(Arc::downgrade(&r))));
         }
     }
+}
+
+/// A request that came to be work when its task had gone.
+struct Lost(Weak<Request>);
+
+impl Later for Lost {
+    fn run(&self) {
+        if let Some(r) = self.0.upgrade() {
+            let _ = r.cancel();
+        }
+    }
+    fn elsewhere(self: Arc<Self>) {
+        let kernel = self.0.upgrade().and_then(|r| r.ring.kernel.upgrade());
+        if let Some(k) = kernel {
+            k.later.send(self);
+        }
+    }
+}
+
+thread_local! {
+    /// The ring whose completion this thread tells just now, by its address.
+    static BY_RING: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// Tells of a ring's completion: what of the same ring is told by that, through an eventfd or an
+/// epoll, sees it (Linux's `EPOLL_URING_WAKE`).
+pub(super) fn by_ring<R>(ring: &Ring, f: impl FnOnce() -> R) -> R {
+    let before = BY_RING.replace(Some(std::ptr::from_ref(ring).addr()));
+    let r = f();
+    BY_RING.set(before);
+    r
 }
 
 /// As long as it lives, the task acts as another.

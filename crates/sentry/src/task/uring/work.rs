@@ -207,19 +207,30 @@ impl Ring {
     }
 }
 
+/// Why a task leaves its rings.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Leaves {
+    /// It ends: what waits goes on to wait, and is cancelled when it is told that it could go on;
+    /// but for what waits for rings, which would keep itself (`REQ_F_INFLIGHT`).
+    AtExit,
+    /// It becomes another program.
+    AtExec,
+}
+
 impl Task {
-    /// Ends all that it has submitted: at its end, and when it becomes another program.
-    pub fn leave_uring(&self) {
+    /// It ends, or becomes another program: it takes no work any more.
+    pub fn leave_uring(&self, why: Leaves) {
         let side = &self.uring;
+        side.closed.store(true, Ordering::SeqCst);
         let rings = std::mem::take(&mut *side.rings.lock());
         let registered = std::mem::take(&mut *side.registered.lock());
-        if rings.is_empty() && registered.is_empty() {
-            return;
-        }
-        side.closed.store(true, Ordering::SeqCst);
         loop {
             for ring in rings.iter().filter_map(Weak::upgrade) {
-                ring.held().cancel_all(|r| std::ptr::eq(&*r.task, self));
+                let mine = |r: &Request| {
+                    let is_mine = std::ptr::eq(&*r.task, self);
+                    is_mine && (why == Leaves::AtExec || r.keeps_a_ring())
+                };
+                ring.held().cancel_all(mine);
             }
             let list = std::mem::take(&mut *side.work.lock());
             if list.is_empty() {
