@@ -92,6 +92,8 @@ pub(super) fn submit(cx: &mut Context, ring: &Arc<Ring>, most: u32) -> SysResult
         let sqe = ring.shared.sqe(head);
         head = head.wrapping_add(1);
         ring.set_sq_head(head);
+        // It was copied: its place is free before its completion may be seen.
+        ring.shared.set(Word::SqHead, head);
         let Some(sqe) = sqe else {
             // No such entry: it is dropped, and the rest is for the next call.
             ring.shared.count(Word::SqDropped);
@@ -106,7 +108,6 @@ pub(super) fn submit(cx: &mut Context, ring: &Arc<Ring>, most: u32) -> SysResult
     if let Some(c) = chain {
         begin(cx, ring, c);
     }
-    ring.shared.set(Word::SqHead, head);
     Ok(done as usize)
 }
 

@@ -12,7 +12,7 @@ use abi::errno::*;
 use parking_lot::Mutex;
 use std::any::Any;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use vfs::File;
 use wait::Events;
 
@@ -39,8 +39,6 @@ pub(super) struct Poll {
     level: bool,
     /// A signalfd as its task sees it.
     view: Mutex<Option<Arc<File>>>,
-    /// What an update has made of its name.
-    user_data: AtomicU64,
 }
 
 impl Poll {
@@ -114,7 +112,6 @@ pub(super) fn add(_: &mut Context, _: &Arc<Ring>, e: &Sqe) -> Prepared {
         multi: AtomicBool::new(multi),
         level: flags.contains(PollFlags::ADD_LEVEL) && multi,
         view: Mutex::new(None),
-        user_data: AtomicU64::new(0),
     }))
 }
 
@@ -135,9 +132,8 @@ pub(super) fn remove(_: &mut Context, _: &Arc<Ring>, e: &Sqe) -> Prepared {
     }
     let (old, new, events) = (e.addr, e.off, e.op_flags);
     call(move |cx, r| {
-        let polls = |x: &Request| x.sqe.user_data == old && x.op::<Poll>().is_some();
-        let found = r.ring.find(1, polls);
-        let found = found.first().ok_or(ENOENT)?;
+        let found = r.ring.find_named(old, |x| x.op::<Poll>().is_some());
+        let found = &found.ok_or(ENOENT)?;
         if flags.is_empty() {
             return found.cancel_after(r).map(|()| 0);
         }
@@ -167,7 +163,6 @@ fn update_poll(
         true => flags.contains(PollFlags::ADD_MULTI),
         false => op.multi.load(Ordering::SeqCst),
     };
-    op.user_data.store(sqe.user_data, Ordering::SeqCst);
     let new = Request::new(
         &old.ring,
         &old.task,
@@ -177,7 +172,6 @@ fn update_poll(
             multi: AtomicBool::new(multi),
             level: op.level,
             view: Mutex::new(None),
-            user_data: AtomicU64::new(0),
         })),
         old.identity.clone(),
     );

@@ -6,6 +6,7 @@ use super::{Prepared, by};
 use crate::task::Context;
 use crate::task::uring::abi::{Setup, SqeFlags};
 use crate::task::uring::buffers::Taken;
+use crate::task::uring::resources::{Buffer, Node};
 use crate::task::uring::{Cqe, Done, Outcome, Request, Ring, Sqe, result};
 use abi::errno::*;
 use abi::{Result, Va};
@@ -21,8 +22,8 @@ enum Place {
     Ranges(SmallVec<[UserRange; 8]>),
     /// A buffer of the entry's group, so much of it; 0 for all.
     Provided(u32),
-    /// A part of a registered buffer.
-    Registered(Va, u32),
+    /// A part of a registered buffer, which stays what it was when the entry was taken.
+    Registered(Arc<Node<Buffer>>, UserRange),
 }
 
 /// The flags of what is asked, and the place in the file.
@@ -70,8 +71,11 @@ fn vector(cx: &Context, e: &Sqe) -> Result<Place> {
     Ok(Place::Provided(u32::try_from(len).map_err(|_| EINVAL)?))
 }
 
-fn registered(_: &Ring, e: &Sqe) -> Place {
-    Place::Registered(Va(e.addr), e.len)
+fn registered(ring: &Ring, e: &Sqe) -> Result<Place> {
+    let node = ring.resources.buffers.get(e.buf_index.into());
+    let node = node.ok_or(EFAULT)?;
+    let range = node.what().part(Va(e.addr), e.len.into())?;
+    Ok(Place::Registered(node, range))
 }
 
 pub(super) fn read(cx: &mut Context, ring: &Arc<Ring>, e: &Sqe) -> Prepared {
@@ -81,7 +85,7 @@ pub(super) fn readv(cx: &mut Context, ring: &Arc<Ring>, e: &Sqe) -> Prepared {
     reads(asked(cx, ring, e)?, vector(cx, e)?)
 }
 pub(super) fn read_fixed(cx: &mut Context, ring: &Arc<Ring>, e: &Sqe) -> Prepared {
-    reads(asked(cx, ring, e)?, registered(ring, e))
+    reads(asked(cx, ring, e)?, registered(ring, e)?)
 }
 pub(super) fn write(cx: &mut Context, ring: &Arc<Ring>, e: &Sqe) -> Prepared {
     writes(asked(cx, ring, e)?, plain(e))
@@ -90,17 +94,13 @@ pub(super) fn writev(cx: &mut Context, ring: &Arc<Ring>, e: &Sqe) -> Prepared {
     writes(asked(cx, ring, e)?, vector(cx, e)?)
 }
 pub(super) fn write_fixed(cx: &mut Context, ring: &Arc<Ring>, e: &Sqe) -> Prepared {
-    writes(asked(cx, ring, e)?, registered(ring, e))
+    writes(asked(cx, ring, e)?, registered(ring, e)?)
 }
 
 /// The memory that a place is in: the caller's, or that in which a buffer was registered.
-fn memory(cx: &Context, r: &Request, place: &Place) -> Result<Arc<Mm>> {
+fn memory(cx: &Context, place: &Place) -> Result<Arc<Mm>> {
     match place {
-        Place::Registered(..) => {
-            let node = r.ring.resources.buffers.get(r.sqe.buf_index.into());
-            let mm = node.and_then(|n| n.what().mm.upgrade());
-            mm.ok_or(EFAULT)
-        }
+        Place::Registered(node, _) => node.what().mm.upgrade().ok_or(EFAULT),
         _ => Ok(cx.mm()),
     }
 }
@@ -114,11 +114,7 @@ fn bytes<'a>(mm: &'a Mm, r: &Request, place: &Place) -> Result<(UserIo<'a>, Opti
             let (va, len, taken) = select(r, *len)?;
             Ok((buffer(mm, va, len as usize)?, Some(taken)))
         }
-        Place::Registered(va, len) => {
-            let node = r.ring.resources.buffers.get(r.sqe.buf_index.into());
-            let range = node.ok_or(EFAULT)?.what().part(*va, u64::from(*len))?;
-            Ok((UserIo::vectored(mm, [range]), None))
-        }
+        Place::Registered(_, range) => Ok((UserIo::vectored(mm, [*range]), None)),
     }
 }
 
@@ -178,7 +174,7 @@ fn attempt_read(cx: &Context, r: &Arc<Request>, asked: Asked, place: &Place) -> 
         return Err(EBADF);
     }
     no_polling(r)?;
-    let mm = memory(cx, r, place)?;
+    let mm = memory(cx, place)?;
     let (mut to, taken) = bytes(&mm, r, place)?;
     let whole = Sink::remaining(&to);
     match do_read(
@@ -219,7 +215,7 @@ fn attempt_write(cx: &Context, r: &Arc<Request>, asked: Asked, place: &Place) ->
         return Err(EBADF);
     }
     no_polling(r)?;
-    let mm = memory(cx, r, place)?;
+    let mm = memory(cx, place)?;
     let (mut from, taken) = bytes(&mm, r, place)?;
     let whole = Source::remaining(&from);
     let r = do_write(

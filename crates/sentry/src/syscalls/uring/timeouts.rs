@@ -191,9 +191,8 @@ pub(super) fn remove(cx: &mut Context, _: &Arc<Ring>, e: &Sqe) -> Prepared {
             return Err(EINVAL);
         }
         return call(move |_, r| {
-            let is_it = |x: &Request| x.sqe.user_data == name && x.op::<Timeout>().is_some();
-            let found = r.ring.find(1, is_it);
-            found.first().ok_or(ENOENT)?.cancel_after(r).map(|()| 0)
+            let found = r.ring.find_named(name, |x| x.op::<Timeout>().is_some());
+            found.ok_or(ENOENT)?.cancel_after(r).map(|()| 0)
         });
     }
     let known = F::UPDATE | F::LINK_UPDATE | F::ABS | F::BOOTTIME | F::REALTIME;
@@ -204,17 +203,15 @@ pub(super) fn remove(cx: &mut Context, _: &Arc<Ring>, e: &Sqe) -> Prepared {
     let value = time(cx, e.off)?;
     call(move |_, r| {
         if flags.contains(F::LINK_UPDATE) {
-            let is_it = |x: &Request| x.sqe.user_data == name && x.op::<LinkTimeout>().is_some();
-            let found = r.ring.find(1, is_it);
-            let op = found.first().and_then(|x| x.op::<LinkTimeout>());
+            let found = r.ring.find_named(name, |x| x.op::<LinkTimeout>().is_some());
+            let op = found.as_ref().and_then(|x| x.op::<LinkTimeout>());
             return match op.is_some_and(|op| op.update(value, flags.from())) {
                 true => Ok(0),
                 false => Err(ENOENT),
             };
         }
-        let is_it = |x: &Request| x.sqe.user_data == name && x.op::<Timeout>().is_some();
-        let found = r.ring.find(1, is_it);
-        let op = found.first().and_then(|x| x.op::<Timeout>());
+        let found = r.ring.find_named(name, |x| x.op::<Timeout>().is_some());
+        let op = found.as_ref().and_then(|x| x.op::<Timeout>());
         match op.is_some_and(|op| op.set(value, flags.from())) {
             true => Ok(0),
             false => Err(ENOENT),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use vfs::File;
 
 /// Waits for children and futexes: Linux counts one of them, too (`io_futex_cancel`).
-const COUNTED: [u8; 3] = [50, 51, 53];
+pub(super) const COUNTED: [u8; 3] = [50, 51, 53];
 
 bitflags! {
     /// `IORING_ASYNC_CANCEL_*`.
@@ -69,8 +69,14 @@ impl Wanted {
     /// ANY, else 0 for the one; `ENOENT`, `EALREADY`.
     pub fn cancel(&self, ring: &Ring, by: Option<&Request>) -> Result<usize> {
         let all = self.flags.intersects(CancelFlags::ALL | CancelFlags::ANY);
-        let most = if all { usize::MAX } else { 1 };
-        let found = ring.find(most, |r| self.means(r));
+        let found = match (all, self.flags.is_empty()) {
+            (true, _) => ring.find(usize::MAX, |r| self.means(r)),
+            (false, true) => {
+                let one = ring.find_named(self.user_data, |r| self.means(r));
+                one.into_iter().collect()
+            }
+            (false, false) => ring.find(1, |r| self.means(r)),
+        };
         let (mut n, mut last, mut counts) = (0, ENOENT, false);
         for r in found {
             let done = match by {

@@ -1,6 +1,7 @@
 //! What holds requests together: links, their timeouts, and drains.
 
 use super::Ring;
+use super::cancel::COUNTED;
 use super::request::{Behind, Done, Operation, Outcome, Request};
 use crate::task::Context;
 use abi::Errno;
@@ -178,11 +179,12 @@ fn fire(t: &Arc<Request>) {
         _ => false,
     });
     if mine {
-        let d = match r.cancel() {
-            Ok(()) => ETIME,
-            Err(e) => e,
-        };
-        t.finish(quietly(d));
+        t.finish(match r.cancel() {
+            // (As a cancellation tells it.)
+            Ok(()) if COUNTED.contains(&r.sqe.opcode) => Done::plain(1),
+            Ok(()) => quietly(ETIME),
+            Err(e) => quietly(e),
+        });
     }
 }
 

@@ -90,7 +90,8 @@ pub struct Ring {
     pub turn: Turn,
     /// Where the next entry is taken. Changed by who has the turn.
     sq_head: AtomicU32,
-    pending: Mutex<BTreeMap<u64, Arc<Request>>>,
+    /// Requests that wait, by their names (`user_data`) and numbers.
+    pending: Mutex<BTreeMap<(u64, u64), Arc<Request>>>,
     /// The number of the next request.
     next: AtomicU64,
     drain: Mutex<links::Drain>,
@@ -450,7 +451,7 @@ impl Ring {
         true
     }
 
-    fn tell_eventfd(&self, by: By) {
+    pub(super) fn tell_eventfd(&self, by: By) {
         let told = self.eventfd.lock().clone();
         let Some(told) = told else { return };
         let off = self.shared.get(Word::CqFlags) & CQ_EVENTFD_DISABLED != 0;
@@ -472,7 +473,13 @@ impl Ring {
         let charge = self.user.charge(Kind::Kmem, bytes, u64::MAX);
         charge.ok_or(ENOMEM)
     }
-    /// The requests that wait, of which `f` says yes, oldest first; at most `most`.
+    /// The oldest request with this name that waits, of which `f` says yes.
+    pub fn find_named(&self, name: u64, f: impl Fn(&Request) -> bool) -> Option<Arc<Request>> {
+        let pending = self.pending.lock();
+        let mut all = pending.range((name, 0)..=(name, u64::MAX)).map(|(_, r)| r);
+        all.find(|r| f(r)).cloned()
+    }
+    /// The requests that wait, of which `f` says yes, by their names; at most `most`.
     pub fn find(&self, most: usize, f: impl Fn(&Request) -> bool) -> Vec<Arc<Request>> {
         let pending = self.pending.lock();
         let all = pending.values().filter(|r| f(r));

@@ -274,14 +274,17 @@ impl Request {
         }
         Ok(())
     }
+    fn key(&self) -> (u64, u64) {
+        (self.sqe.user_data, self.number)
+    }
     /// It is to be found by who looks for what waits; `ENOMEM`, `ECANCELED` at the ring's end.
     pub fn enlist(self: &Arc<Self>) -> Result<()> {
         self.charge()?;
         self.waited.store(true, Ordering::Relaxed);
-        self.ring.pending.lock().insert(self.number, self.clone());
+        self.ring.pending.lock().insert(self.key(), self.clone());
         if self.is_done() {
             // Somebody ended it before it was in the table.
-            self.ring.pending.lock().remove(&self.number);
+            self.ring.pending.lock().remove(&self.key());
         }
         // Who ends the ring, or the task, looks at the table after this.
         if self.ring.is_dead() || self.task.uring.is_closed() {
@@ -377,7 +380,7 @@ impl Request {
             (s.listens.take(), file, s.next.take(), s.charge.take())
         };
         leave_queue(listens);
-        let own = self.ring.pending.lock().remove(&self.number);
+        let own = self.ring.pending.lock().remove(&self.key());
         let mut s = new.state.lock();
         (s.file, s.next, s.charge) = (file, next, charge);
         drop(s);
@@ -511,7 +514,7 @@ impl Request {
         if let Some(b) = buffer {
             self.ring.groups.give_back(b);
         }
-        let own = self.ring.pending.lock().remove(&self.number);
+        let own = self.ring.pending.lock().remove(&self.key());
         drop(file);
         if tell == Tell::Yes {
             let c = Cqe {

@@ -5,9 +5,9 @@
 //! goes on with the call. Of a ring with `COOP_TASKRUN` the application is not interrupted; with
 //! `DEFER_TASKRUN` the work waits in the ring until its task asks for completions.
 
-use super::Ring;
 use super::abi::{SQ_TASKRUN, Setup};
 use super::request::Request;
+use super::{By, Ring};
 use crate::task::{Context, Task};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -148,6 +148,7 @@ impl Later for LocalWork {
     fn run(&self) {
         if let Some(r) = self.0.upgrade() {
             r.queue.notify(Events::READABLE);
+            r.tell_eventfd(By::Task);
         }
     }
     fn elsewhere(self: Arc<Self>) {
