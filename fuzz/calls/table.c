@@ -115,6 +115,8 @@ const struct call calls[] = {
     C(io_setup, 2, OUT, ONE(0, 1, 1, 2, 8, 100, 1000, 65536, -1ul), W), C(io_destroy, 1, OUT, I(AIO)), C(io_submit, 12, OUT, I(AIO), ONE(0, 1, 2, 3, 4, -1ul), S(S_IOCBS)),
     C(io_cancel, 4, OUT, I(AIO), S(S_IOCB), W), C(io_getevents, 8, OUT, I(AIO), ONE(0, 0, 1, 2, -1ul), ONE(0, 1, 4, 8, 1000), B, TS),
     C(io_pgetevents, 6, OUT, I(AIO), ONE(0, 0, 1, 2), ONE(0, 1, 4, 8, 1000), B, TS, S(S_PSIGSET)),
+    C(io_uring_setup, 6, OUT, ONE(0, 1, 2, 8, 64, 32768, 32769), B), C(io_uring_enter, 8, OUT, FDANY, ONE(0, 0, 1, 2, 8, -1ul), ONE(0, 0, 1), BITS(0, 1, 2, 4, 8, 16, 32), B, ONE(0, 8, 24)),
+    C(io_uring_register, 8, OUT, FDANY, ONE(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 29, 30, 100), B, ONE(0, 1, 2, 4, 16, 32)),
     // Memory.
     C(mmap, 12, GIVES(MAPPING), ADDR_, ML, PROT, MAP_FLAGS, FDANY, OFF), C(mprotect, 8, OUT, ADDR_, ML, PROT), C(munmap, 6, OUT, ADDR_, ML), C(brk, 1, OUT, ADDR_),
     C(mremap, 6, GIVES(MAPPING), ADDR_, ML, ML, BITS(0, 1, 2, 4), ADDR_), C(msync, 4, OUT, ADDR_, ML, BITS(0, 1, 2, 4)), C(mincore, 4, OUT, ADDR_, ML, B),
@@ -166,7 +168,7 @@ const struct call calls[] = {
     C(mq_notify, 6, OUT, F(QUEUE), S(S_SIGEVENT)), C(mq_getsetattr, 4, OUT, F(QUEUE), S(S_MQATTR), S(S_MQATTR)),
     C(ptrace, 6, OUT, PTRACE_REQ, PID_, PTRACE_ADDR, PTRACE_DATA),
     // What is not implemented, or is no call.
-    C(io_uring_setup, 1, OUT, INT_, B), C(bpf, 1, OUT, INT_, B, L), C(userfaultfd, 1, OUT, INT_), C(perf_event_open, 1, OUT, B, PID_, INT_, FDANY, INT_),
+    C(bpf, 1, OUT, INT_, B, L), C(userfaultfd, 1, OUT, INT_), C(perf_event_open, 1, OUT, B, PID_, INT_, FDANY, INT_),
     C(keyctl, 1, OUT, INT_, NUM_, B, L, NUM_), C(name_to_handle_at, 1, OUT, AT, P, B, W, INT_), C(io_setup, 1, OUT, INT_, W), C(rseq, 1, OUT, B, INT_, INT_, INT_), C(kcmp, 4, OUT, PID_, PID_, ONE(0, 1, 2, 3, 4, 5, 6, 7, 8), FDANY, FDANY), X(469, no_call, 1, OUT, NUM_, NUM_, NUM_, NUM_, NUM_, NUM_),
 };
 const int call_count = sizeof calls / sizeof *calls;

@@ -168,6 +168,13 @@ pub const ALL: &[Experiment] = &[
         60,
     ),
     inside(
+        "uring",
+        "io_uring: requests that do nothing, and reads, one or 32 for each call",
+        &["/bench/bin/uring"],
+        Turns::Short,
+        30,
+    ),
+    inside(
         "contention",
         "calls of 1 to 16 threads, and of as many processes, each of its own files and memory",
         &["/bench/bin/contention", "/bench/inner"],

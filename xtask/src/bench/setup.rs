@@ -36,6 +36,7 @@ const PROGRAMS: &[&str] = &[
     "spawn",
     "swap",
     "switches",
+    "uring",
     "wire",
 ];
 

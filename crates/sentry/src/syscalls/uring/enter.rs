@@ -210,7 +210,7 @@ fn prepare(
         0 => None,
         n => {
             let all = ring.personalities.lock();
-            Some(all.all.get(&n).cloned().ok_or(EINVAL)?)
+            Some(all.all.get(&n).ok_or(EINVAL)?.0.clone())
         }
     };
     if sqe.opcode == ops::LINK_TIMEOUT {
@@ -347,7 +347,7 @@ fn sleep(cx: &mut Context, ring: &Arc<Ring>, least: u32, w: &Wanted) -> Result<(
                 );
             }
             Err(ETIMEDOUT) => return Err(ETIME),
-            Err(ERESTARTSYS) if cx.has_signal_work() => return Err(EINTR),
+            Ok(()) | Err(ERESTARTSYS) if cx.has_signal_work() => return Err(EINTR),
             Ok(()) | Err(ERESTARTSYS | EAGAIN) => {}
             Err(e) => return Err(e),
         }

@@ -9,11 +9,13 @@ mod net;
 mod ops;
 mod paths;
 mod poll;
+mod receive;
 mod register;
 mod rings;
 mod rw;
 mod setup;
 mod sqthread;
+mod tables;
 mod timeouts;
 mod waits;
 
@@ -124,6 +126,6 @@ fn io_uring_register(
 
 calls! {
     io_uring_setup: "no IORING_SETUP_NO_MMAP; IOPOLL finds no file that can be polled so",
-    io_uring_enter,
+    io_uring_enter: "what no queue tells of is done in the call, as by IOSQE_ASYNC, too; no IORING_RECVSEND_BUNDLE, no IOU_PBUF_RING_INC",
     io_uring_register: "no NAPI, no CLONE_BUFFERS; workers' numbers and CPUs are kept, and without effect",
 }

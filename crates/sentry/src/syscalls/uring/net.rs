@@ -3,7 +3,7 @@
 use super::super::SysResult;
 use super::super::args::*;
 use super::super::io::buffer;
-use super::super::messages::{INTERNAL, Incoming, Outgoing, control_out, receive_on, send_on};
+use super::super::messages::{INTERNAL, Outgoing, send_on};
 use super::super::sockets::{
     AddressOut, Family, SocketFlags, SocketType, addr_in, as_caller, file_of, new_socket, socket_of,
 };
@@ -15,20 +15,19 @@ use crate::task::uring::abi::{CQE_MORE, CQE_NOTIF, CQE_SOCK_NONEMPTY, FILE_INDEX
 use crate::task::uring::{Cqe, Done, Outcome, Request, Ring, Sqe, result};
 use abi::errno::*;
 use abi::{Result, Va};
-use mm::{UserIo, UserRange};
+use mm::UserIo;
 use net::sys::{AF_INET, AF_INET6, AF_UNIX, MSG_DONTWAIT, MSG_NOSIGNAL, SOCK_STREAM};
 use net::{Block, Control};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use vfs::fd_table::CloseOnExec;
-use vfs::{File, Sink, Source};
+use vfs::{File, Source};
 use wait::Events;
-use zerocopy::IntoBytes;
 
 bitflags::bitflags! {
     /// `IORING_RECVSEND_*` and `IORING_SEND_ZC_*`, in the entry's priority.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    struct NetFlags: u16 {
+    pub(super) struct NetFlags: u16 {
         const POLL_FIRST = 1;
         const MULTISHOT = 2;
         const FIXED_BUF = 4;
@@ -46,19 +45,19 @@ bitflags::bitflags! {
     }
 }
 
-const MSG_WAITALL: u32 = 0x100;
+pub(super) const MSG_WAITALL: u32 = 0x100;
 const MSG_CMSG_COMPAT: u32 = 0x8000_0000;
 
 /// What a transfer is: from where or to where, by which flags, and how far it has come.
-struct Transfer {
-    e: Sqe,
-    net: NetFlags,
-    flags: u32,
-    done: AtomicUsize,
+pub(super) struct Transfer {
+    pub(super) e: Sqe,
+    pub(super) net: NetFlags,
+    pub(super) flags: u32,
+    pub(super) done: AtomicUsize,
 }
 
 impl Transfer {
-    fn new(e: &Sqe, known: NetFlags) -> Result<Transfer> {
+    pub(super) fn new(e: &Sqe, known: NetFlags) -> Result<Transfer> {
         let net = NetFlags::from_bits(e.ioprio).filter(|f| known.contains(*f));
         if e.op_flags & MSG_CMSG_COMPAT != 0 {
             return Err(EINVAL);
@@ -70,18 +69,24 @@ impl Transfer {
             done: AtomicUsize::new(0),
         })
     }
-    fn waits(&self) -> bool {
+    pub(super) fn waits(&self) -> bool {
         self.flags & MSG_DONTWAIT == 0
     }
     /// The first attempt is to wait for the file.
-    fn polls_first(&self, f: &Arc<File>, events: Events) -> Option<Outcome> {
+    pub(super) fn polls_first(&self, f: &Arc<File>, events: Events) -> Option<Outcome> {
         let first = self.net.contains(NetFlags::POLL_FIRST)
             && (f.poll(events) & (events | Events::ALWAYS)).is_empty();
         first.then(|| Outcome::Wait(f.clone(), events))
     }
     /// What an attempt comes to, of `whole` bytes: with MSG_WAITALL all are wanted of a stream
     /// (`io_net_retry`).
-    fn outcome(&self, f: Arc<File>, r: SysResult, whole: usize, events: Events) -> Outcome {
+    pub(super) fn outcome(
+        &self,
+        f: Arc<File>,
+        r: SysResult,
+        whole: usize,
+        events: Events,
+    ) -> Outcome {
         let before = self.done.load(Ordering::Relaxed);
         match r {
             Err(EAGAIN) if self.waits() => Outcome::Wait(f, events),
@@ -108,7 +113,7 @@ impl Transfer {
     }
 }
 
-fn outcome(r: Result<Outcome>) -> Outcome {
+pub(super) fn outcome(r: Result<Outcome>) -> Outcome {
     r.unwrap_or_else(Outcome::from)
 }
 
@@ -249,238 +254,14 @@ fn notify(r: &Arc<Request>, t: &Transfer, o: Outcome) -> Outcome {
     })
 }
 
-/// Flags of a receive; whether it is one of many (`io_recvmsg_prep`).
-fn receiving(e: &Sqe) -> Result<(Transfer, bool)> {
-    unused(&[e.off, e.file_index.into()])?;
-    let t = Transfer::new(e, NetFlags::POLL_FIRST | NetFlags::MULTISHOT)?;
-    let multi = t.net.contains(NetFlags::MULTISHOT);
-    let selects = e.has(SqeFlags::BUFFER_SELECT);
-    if multi && (!selects || t.flags & MSG_WAITALL != 0) {
-        return Err(EINVAL);
-    }
-    Ok((t, multi))
-}
-
 /// Whether there is more, as a completion tells it of TCP.
-fn more_waits(f: &File) -> u32 {
+pub(super) fn more_waits(f: &File) -> u32 {
     let tcp = socket_of(f)
         .is_ok_and(|s| matches!(s.family(), AF_INET | AF_INET6) && s.kind() == SOCK_STREAM);
     match tcp && f.poll(Events::READABLE).contains(Events::IN) {
         true => CQE_SOCK_NONEMPTY,
         false => 0,
     }
-}
-
-/// Whether there is nothing to receive now: no buffer is taken for that.
-pub(super) fn is_empty(f: &File) -> bool {
-    let events = Events::READABLE | Events::RDHUP | Events::ALWAYS;
-    (f.poll(events) & events).is_empty()
-}
-
-pub(super) fn recv(_: &mut Context, _: &Arc<Ring>, e: &Sqe) -> Prepared {
-    let (t, multi) = receiving(e)?;
-    if multi && e.len != 0 {
-        return Err(EINVAL);
-    }
-    by(move |cx, r| {
-        outcome(match multi {
-            true => recv_many(cx, r, &t),
-            false => recv_one(cx, r, &t),
-        })
-    })
-}
-
-fn recv_one(cx: &Context, r: &Arc<Request>, t: &Transfer) -> Result<Outcome> {
-    let f = r.file()?;
-    socket_of(&f)?;
-    if let Some(o) = t.polls_first(&f, Events::READABLE) {
-        return Ok(o);
-    }
-    let (va, len, taken) = match t.e.has(SqeFlags::BUFFER_SELECT) {
-        true => {
-            let (va, len, taken) = select(r, t.e.len)?;
-            (va, len as usize, Some(taken))
-        }
-        false => (Va(t.e.addr), t.e.len as usize, None),
-    };
-    let mm = cx.mm();
-    let done = t.done.load(Ordering::Relaxed);
-    let mut dst = buffer(&mm, va.offset(done as u64), len.saturating_sub(done))?;
-    let whole = Sink::remaining(&dst);
-    let got = receive_on(cx, &f, &mut dst, t.flags | MSG_DONTWAIT).map(|r| r.without_files());
-    let mut flags = 0;
-    match (&got, taken) {
-        (Ok(_), Some(b)) => flags |= b.flags(),
-        (Err(_), Some(b)) => r.ring.groups.give_back(b),
-        (_, None) => {}
-    }
-    let nonempty = if got.is_ok() { more_waits(&f) } else { 0 };
-    Ok(match t.outcome(f, got, whole, Events::READABLE) {
-        Outcome::Done(d) if d.res >= 0 => Outcome::Done(Done {
-            flags: flags | nonempty,
-            ..d
-        }),
-        o => o,
-    })
-}
-
-fn recv_many(cx: &Context, r: &Arc<Request>, t: &Transfer) -> Result<Outcome> {
-    let f = r.file()?;
-    socket_of(&f)?;
-    let mm = cx.mm();
-    for _ in 0..AT_ONCE {
-        let (va, len, taken) = select(r, 0)?;
-        let mut dst = buffer(&mm, va, len as usize)?;
-        let got = receive_on(cx, &f, &mut dst, t.flags | MSG_DONTWAIT).map(|r| r.without_files());
-        let n = match got {
-            Ok(n) if n > 0 => n,
-            got => {
-                r.ring.groups.give_back(taken);
-                return Ok(match got {
-                    Err(EAGAIN) if t.waits() => Outcome::Wait(f, Events::READABLE),
-                    got => got.into(),
-                });
-            }
-        };
-        let c = Cqe {
-            user_data: r.sqe.user_data,
-            res: result(Ok(n)),
-            flags: taken.flags() | more_waits(&f),
-            ..Cqe::default()
-        };
-        if !r.ring.complete_more(c) {
-            return Ok(Outcome::Done(Done {
-                res: c.res,
-                flags: c.flags,
-                ..Done::default()
-            }));
-        }
-        if t.waits() && is_empty(&f) {
-            return Ok(Outcome::Wait(f, Events::READABLE));
-        }
-    }
-    again(r, f, Events::READABLE)
-}
-
-pub(super) fn recvmsg(cx: &mut Context, _: &Arc<Ring>, e: &Sqe) -> Prepared {
-    let (t, multi) = receiving(e)?;
-    let m = Incoming::gather(cx, Va(e.addr))?;
-    by(move |cx, r| {
-        outcome(match multi {
-            true => recvmsg_many(cx, r, &t, &m),
-            false => recvmsg_one(cx, r, &t, &m),
-        })
-    })
-}
-
-fn recvmsg_one(cx: &Context, r: &Arc<Request>, t: &Transfer, m: &Incoming) -> Result<Outcome> {
-    let f = r.file()?;
-    socket_of(&f)?;
-    if let Some(o) = t.polls_first(&f, Events::READABLE) {
-        return Ok(o);
-    }
-    let mm = cx.mm();
-    let mut taken = None;
-    let mut dst = match t.e.has(SqeFlags::BUFFER_SELECT) {
-        true => {
-            let most = m.ranges.first().map_or(0, |r| r.len);
-            let (va, len, b) = select(r, u32::try_from(most).unwrap_or(0))?;
-            taken = Some(b);
-            buffer(&mm, va, len as usize)?
-        }
-        false => UserIo::vectored(&mm, m.ranges.iter().copied()),
-    };
-    let _before = dst.split(t.done.load(Ordering::Relaxed));
-    let whole = Sink::remaining(&dst);
-    let got = m.receive(cx, &f, &mut dst, t.flags | MSG_DONTWAIT);
-    let mut flags = 0;
-    match (&got, taken) {
-        (Ok(_), Some(b)) => flags |= b.flags(),
-        (Err(_), Some(b)) => r.ring.groups.give_back(b),
-        (_, None) => {}
-    }
-    let nonempty = if got.is_ok() { more_waits(&f) } else { 0 };
-    Ok(match t.outcome(f, got, whole, Events::READABLE) {
-        Outcome::Done(d) if d.res >= 0 => Outcome::Done(Done {
-            flags: flags | nonempty,
-            ..d
-        }),
-        o => o,
-    })
-}
-
-/// Each message goes into a provided buffer: `struct io_uring_recvmsg_out`, the address, ancillary
-/// data, and the bytes.
-fn recvmsg_many(cx: &Context, r: &Arc<Request>, t: &Transfer, m: &Incoming) -> Result<Outcome> {
-    const HEADER: usize = 16;
-    let f = r.file()?;
-    socket_of(&f)?;
-    let mm = cx.mm();
-    let (name_room, control_room) = m.room();
-    let at = HEADER + name_room + control_room;
-    for _ in 0..AT_ONCE {
-        let (va, len, taken) = select(r, 0)?;
-        if (len as usize) < at {
-            r.ring.groups.give_back(taken);
-            return Err(EFAULT);
-        }
-        let range = UserRange {
-            va: va.offset(at as u64),
-            len: (len as usize - at) as u64,
-        };
-        let mut dst = UserIo::vectored(&mm, [range]);
-        let got = match receive_on(cx, &f, &mut dst, t.flags | MSG_DONTWAIT) {
-            Ok(got) => got,
-            Err(e) => {
-                r.ring.groups.give_back(taken);
-                return match e {
-                    EAGAIN if t.waits() => Ok(Outcome::Wait(f, Events::READABLE)),
-                    e => Err(e),
-                };
-            }
-        };
-        let n = got.n;
-        let name = got.addr.clone();
-        let stream_end = n == 0 && socket_of(&f).is_ok_and(|s| s.kind() == SOCK_STREAM);
-        let control = control_out(cx, got, control_room, t.flags);
-        let head = [
-            name.len() as u32,
-            control.bytes.len() as u32,
-            n as u32,
-            control.flags,
-        ];
-        let written = mm
-            .copy_out(va, head.as_bytes())
-            .and_then(|()| {
-                let cut = &name[..name.len().min(name_room)];
-                mm.copy_out(va.offset(HEADER as u64), cut)
-            })
-            .and_then(|()| {
-                let at = va.offset((HEADER + name_room) as u64);
-                mm.copy_out(at, &control.bytes)
-            });
-        if let Err(e) = written {
-            control.take_back(cx);
-            return Err(e);
-        }
-        let c = Cqe {
-            user_data: r.sqe.user_data,
-            res: result(Ok(at + n.min(range.len as usize))),
-            flags: taken.flags() | more_waits(&f),
-            ..Cqe::default()
-        };
-        if stream_end || !r.ring.complete_more(c) {
-            return Ok(Outcome::Done(Done {
-                res: c.res,
-                flags: c.flags,
-                ..Done::default()
-            }));
-        }
-        if t.waits() && is_empty(&f) {
-            return Ok(Outcome::Wait(f, Events::READABLE));
-        }
-    }
-    again(r, f, Events::READABLE)
 }
 
 /// Where a socket that an operation has made goes.

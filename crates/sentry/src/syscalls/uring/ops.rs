@@ -1,6 +1,8 @@
 //! The table of operations (`io_uring/opdef.c`).
 
-use super::{Prepared, by, call, commands, files, net, paths, poll, rings, rw, timeouts, waits};
+use super::{
+    Prepared, by, call, commands, files, net, paths, poll, receive, rings, rw, timeouts, waits,
+};
 use crate::task::Context;
 use crate::task::uring::{Ring, Sqe};
 use bitflags::bitflags;
@@ -55,7 +57,7 @@ pub(super) fn find(opcode: u8) -> Option<Def> {
         7 => def(poll::remove, NONE),
         8 => def(files::sync_file_range, NONE),
         9 => def(net::sendmsg, IOPRIO),
-        10 => def(net::recvmsg, IOPRIO.union(SELECTS)),
+        10 => def(receive::recvmsg, IOPRIO.union(SELECTS)),
         11 => def(timeouts::timeout, NONE),
         12 => def(timeouts::remove, NONE),
         13 => def(net::accept, IOPRIO),
@@ -72,7 +74,7 @@ pub(super) fn find(opcode: u8) -> Option<Def> {
         24 => def(files::fadvise, NONE),
         25 => def(files::madvise, NONE),
         26 => def(net::send, IOPRIO.union(SELECTS)),
-        27 => def(net::recv, IOPRIO.union(SELECTS)),
+        27 => def(receive::recv, IOPRIO.union(SELECTS)),
         28 => def(paths::openat2, NONE),
         29 => def(files::epoll, NONE),
         30 => def(files::splice, NONE),

@@ -74,7 +74,7 @@ pub(super) fn statx(cx: &mut Context, _: &Arc<Ring>, e: &Sqe) -> Prepared {
     unused(&[e.buf_index.into(), e.file_index.into()])?;
     no_fixed(e)?;
     let flags = AtFlags::from_bits_retain(e.op_flags);
-    let ptr = (e.addr != 0).then(|| PathPtr(Va(e.addr)));
+    let ptr = (e.addr != 0).then_some(PathPtr(Va(e.addr)));
     let path = path_or_empty(cx, ptr, flags)?;
     let (dir, mask, out) = (DirFd(e.fd), e.len, UserOut::<Statx>::new(Va(e.off)));
     call(move |cx, _| {

@@ -2,22 +2,21 @@
 
 use super::super::SysResult;
 use super::super::args::*;
+use super::tables::{Update, buffers, files, rsrc, update_buffers, update_files};
 use super::{ops, ring_file, ring_of};
 use crate::task::Context;
-use crate::task::uring::abi::{FILE_INDEX_ALLOC, Setup};
+use crate::task::uring::abi::Setup;
 use crate::task::uring::buffers::{ENTRY, Place};
 use crate::task::uring::cancel::{CancelFlags, Wanted};
-use crate::task::uring::resources::{Buffer, MAX_BUFFERS, MAX_FILES};
 use crate::task::uring::work::RING_FDS;
-use crate::task::uring::{Restrictions, Ring, RingFile};
+use crate::task::uring::{Restrictions, Ring};
 use abi::errno::*;
 use abi::time::Timespec;
 use abi::{PAGE_SIZE, Result, Va};
-use mm::{Access, UserRange};
+use mm::Access;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use vfs::File;
 use vfs::ring::RingMemory;
 use vfs::ucounts::{Charge, Kind};
 use wait::Events;
@@ -66,9 +65,9 @@ const LAST: u32 = 31;
 
 /// What is registered: where its description lies, and how many there are.
 #[derive(Clone, Copy)]
-struct Given {
-    at: Va,
-    n: u32,
+pub(super) struct Given {
+    pub(super) at: Va,
+    pub(super) n: u32,
 }
 
 impl Given {
@@ -166,13 +165,14 @@ fn settings(cx: &mut Context, ring: &Arc<Ring>, op: RegisterOp, given: Given) ->
         RegisterOp::PROBE => probe(cx, given),
         RegisterOp::PERSONALITY => {
             given.exactly(0, false)?;
+            let charge = table_charge(ring, 2)?;
             let mut p = ring.personalities.lock();
             let next = (1..=u16::MAX)
                 .map(|i| p.last.wrapping_add(i))
                 .find(|n| *n != 0 && !p.all.contains_key(n));
             let id = next.ok_or(ENOMEM)?;
             p.last = id;
-            p.all.insert(id, cx.cred());
+            p.all.insert(id, (cx.cred(), charge));
             Ok(id.into())
         }
         RegisterOp::UNREGISTER_PERSONALITY => {
@@ -241,268 +241,12 @@ fn settings(cx: &mut Context, ring: &Arc<Ring>, op: RegisterOp, given: Given) ->
     }
 }
 
-/// `struct io_uring_rsrc_register`: files or buffers with tags, or none yet.
-fn rsrc(
-    cx: &mut Context,
-    ring: &Arc<Ring>,
-    given: Given,
-    f: fn(&mut Context, &Arc<Ring>, Given, Va) -> SysResult,
-) -> SysResult {
-    const SPARSE: u32 = 1;
-    if given.n != 32 {
-        return Err(EINVAL);
-    }
-    let [first, resv, data, tags] = cx.mm().read_obj::<[u64; 4]>(given.at)?;
-    let (n, flags) = (first as u32, (first >> 32) as u32);
-    if n == 0 || resv != 0 || flags & !SPARSE != 0 {
-        return Err(EINVAL);
-    }
-    if flags & SPARSE != 0 && data != 0 {
-        return Err(EINVAL);
-    }
-    f(cx, ring, Given { at: Va(data), n }, Va(tags))
-}
-
-/// Reads an array of tags, if there is one.
-fn tag(cx: &Context, tags: Va, i: u32) -> Result<u64> {
-    match tags.0 {
-        0 => Ok(0),
-        _ => cx.mm().read_obj(tags.offset(u64::from(i) * 8)),
-    }
-}
-
 /// What a slot of a table takes of the kernel's memory.
-const SLOT: u64 = 64;
+pub(super) const SLOT: u64 = 64;
 
-fn table_charge(ring: &Ring, n: u32) -> Result<Charge> {
+pub(super) fn table_charge(ring: &Ring, n: u32) -> Result<Charge> {
     let charge = ring.user.charge(Kind::Kmem, u64::from(n) * SLOT, u64::MAX);
     charge.ok_or(ENOMEM)
-}
-
-/// A file that may be registered (`io_sqe_files_register`).
-fn registered_file(cx: &Context, fd: i32) -> Result<Arc<File>> {
-    let f = Fd(fd).file(cx)?;
-    // Nobody could tell when its requests end.
-    match f.ops::<RingFile>() {
-        Some(_) => Err(EBADF),
-        None => Ok(f),
-    }
-}
-
-fn files(cx: &mut Context, ring: &Arc<Ring>, given: Given, tags: Va) -> SysResult {
-    let table = &ring.resources.files;
-    if table.is_registered() {
-        return Err(EBUSY);
-    }
-    if given.n == 0 {
-        return Err(EINVAL);
-    }
-    let nofile = cx.nofile_limit();
-    if given.n > MAX_FILES || u64::from(given.n) > nofile {
-        return Err(EMFILE);
-    }
-    let charge = table_charge(ring, given.n)?;
-    let mm = cx.mm();
-    let mut all = Vec::new();
-    for i in 0..given.n {
-        let tag = tag(cx, tags, i)?;
-        let fd = match given.at.0 {
-            0 => -1,
-            _ => mm.read_obj::<i32>(given.at.offset(u64::from(i) * 4))?,
-        };
-        if fd == -1 {
-            if tag != 0 {
-                return Err(EINVAL);
-            }
-            all.push(None);
-            continue;
-        }
-        all.push(Some((registered_file(cx, fd)?, tag)));
-    }
-    table.register(all, charge).map(|()| 0)
-}
-
-/// A buffer that may be registered: its pages are there and may be written (`io_sqe_buffer_register`).
-fn registered_buffer(cx: &Context, base: u64, len: u64) -> Result<Option<Buffer>> {
-    const MOST: u64 = 1 << 30;
-    if base == 0 {
-        return if len == 0 { Ok(None) } else { Err(EFAULT) };
-    }
-    if len == 0 || len > MOST {
-        return Err(EFAULT);
-    }
-    if base.checked_add(len.next_multiple_of(PAGE_SIZE)).is_none() {
-        return Err(EOVERFLOW);
-    }
-    let mm = cx.mm();
-    if mm.prefault(Va(base), len, Access::Write) < len {
-        return Err(EFAULT);
-    }
-    let pages = (base + len).div_ceil(PAGE_SIZE) - base / PAGE_SIZE;
-    let locked = match cx.mm_limits().memlock {
-        u64::MAX => None,
-        limit => {
-            let user = cx.cred().ucounts().clone();
-            let charge = user.charge(Kind::LockedPages, pages, limit / PAGE_SIZE);
-            Some(charge.ok_or(ENOMEM)?)
-        }
-    };
-    let range = UserRange { va: Va(base), len };
-    Ok(Some(Buffer {
-        range,
-        mm: Arc::downgrade(&mm),
-        _locked: locked,
-    }))
-}
-
-fn buffers(cx: &mut Context, ring: &Arc<Ring>, given: Given, tags: Va) -> SysResult {
-    let table = &ring.resources.buffers;
-    if table.is_registered() {
-        return Err(EBUSY);
-    }
-    if given.n == 0 || given.n > MAX_BUFFERS {
-        return Err(EINVAL);
-    }
-    let charge = table_charge(ring, given.n)?;
-    let mm = cx.mm();
-    let mut all = Vec::new();
-    for i in 0..given.n {
-        let tag = tag(cx, tags, i)?;
-        let [base, len] = match given.at.0 {
-            0 => [0, 0],
-            _ => mm.read_obj::<[u64; 2]>(given.at.offset(u64::from(i) * 16))?,
-        };
-        let b = registered_buffer(cx, base, len)?;
-        if b.is_none() && tag != 0 {
-            return Err(EINVAL);
-        }
-        all.push(b.map(|b| (b, tag)));
-    }
-    table.register(all, charge).map(|()| 0)
-}
-
-/// `struct io_uring_rsrc_update2`.
-struct Update {
-    offset: u32,
-    data: u64,
-    tags: u64,
-    n: u32,
-}
-
-impl Update {
-    fn read_short(cx: &Context, at: Va) -> Result<Update> {
-        let [first, data] = cx.mm().read_obj::<[u64; 2]>(at)?;
-        if first >> 32 != 0 {
-            return Err(EINVAL);
-        }
-        Ok(Update {
-            offset: first as u32,
-            data,
-            tags: 0,
-            n: 0,
-        })
-    }
-    fn read(cx: &Context, given: Given) -> Result<Update> {
-        if given.n != 32 {
-            return Err(EINVAL);
-        }
-        let [first, data, tags, last] = cx.mm().read_obj::<[u64; 4]>(given.at)?;
-        let n = last as u32;
-        if first >> 32 != 0 || last >> 32 != 0 || n == 0 {
-            return Err(EINVAL);
-        }
-        Ok(Update {
-            offset: first as u32,
-            data,
-            tags,
-            n,
-        })
-    }
-}
-
-/// Replaces registered files: how many (`__io_sqe_files_update`).
-pub(super) fn update_files(
-    cx: &Context,
-    ring: &Ring,
-    offset: u32,
-    (fds, tags): (u64, u64),
-    n: u32,
-) -> SysResult {
-    const SKIP: i32 = -2;
-    let table = &ring.resources.files;
-    if !table.is_registered() {
-        return Err(ENXIO);
-    }
-    let mm = cx.mm();
-    let alloc = offset == FILE_INDEX_ALLOC;
-    if !alloc {
-        let end = offset.checked_add(n).ok_or(EOVERFLOW)?;
-        if end as usize > table.count() {
-            return Err(EINVAL);
-        }
-    }
-    let one = |i: u32| -> Result<()> {
-        let tag = tag(cx, Va(tags), i)?;
-        let at = Va(fds).offset(u64::from(i) * 4);
-        let fd: i32 = mm.read_obj(at)?;
-        if alloc {
-            let slot = table.put_free(registered_file(cx, fd)?)?;
-            if let Err(e) = mm.write_obj(at, &slot) {
-                let _ = table.set(slot, None);
-                return Err(e);
-            }
-            return Ok(());
-        }
-        match fd {
-            SKIP => return Ok(()),
-            -1 if tag != 0 => return Err(EINVAL),
-            -1 => {
-                table.set(offset + i, None)?;
-            }
-            fd => {
-                table.set(offset + i, Some((registered_file(cx, fd)?, tag)))?;
-            }
-        }
-        Ok(())
-    };
-    for i in 0..n {
-        match one(i) {
-            Ok(()) => {}
-            Err(e) if i == 0 => return Err(e),
-            Err(_) => return Ok(i as usize),
-        }
-    }
-    Ok(n as usize)
-}
-
-fn update_buffers(cx: &Context, ring: &Ring, u: &Update) -> SysResult {
-    let table = &ring.resources.buffers;
-    if !table.is_registered() {
-        return Err(ENXIO);
-    }
-    let end = u.offset.checked_add(u.n).ok_or(EOVERFLOW)?;
-    if end as usize > table.count() {
-        return Err(EINVAL);
-    }
-    let mm = cx.mm();
-    let one = |i: u32| -> Result<()> {
-        let tag = tag(cx, Va(u.tags), i)?;
-        let at = Va(u.data).offset(u64::from(i) * 16);
-        let [base, len] = mm.read_obj::<[u64; 2]>(at)?;
-        let b = registered_buffer(cx, base, len)?;
-        if b.is_none() && tag != 0 {
-            return Err(EINVAL);
-        }
-        table.set(u.offset + i, b.map(|b| (b, tag))).map(|_| ())
-    };
-    for i in 0..u.n {
-        match one(i) {
-            Ok(()) => {}
-            Err(e) if i == 0 => return Err(e),
-            Err(_) => return Ok(i as usize),
-        }
-    }
-    Ok(u.n as usize)
 }
 
 /// `struct io_uring_probe`: which operations there are.
@@ -712,10 +456,15 @@ fn sync_cancel(cx: &Context, ring: &Ring, given: Given) -> SysResult {
         }
     };
     let queues = [(&ring.queue, Events::READABLE)];
+    let mut busy = false;
     let r = cx
         .task
         .block(&queues, deadline, || match wanted.cancel(ring, None) {
-            Err(EALREADY) => Err(EAGAIN),
+            Err(EALREADY) => {
+                busy = true;
+                Err(EAGAIN)
+            }
+            Err(ENOENT) if busy => Ok(0),
             r => r,
         });
     match r {

@@ -1,7 +1,7 @@
 //! Operations on rings: messages to others, provided buffers, registered files.
 
 use super::files::{install, unused};
-use super::register::update_files;
+use super::tables::update_files;
 use super::{Prepared, call, ring_of};
 use crate::task::Context;
 use crate::task::uring::abi::SqeFlags;
@@ -96,17 +96,21 @@ pub(super) fn provide(_: &mut Context, _: &Arc<Ring>, e: &Sqe) -> Prepared {
     }
     let e = *e;
     call(move |_, r| {
+        let charge = || {
+            let charge = r.ring.user.charge(Kind::Kmem, LISTED, u64::MAX);
+            charge.ok_or(ENOMEM)
+        };
+        let own = charge()?;
         let mut all = Vec::new();
         for i in 0..n {
-            let charge = r.ring.user.charge(Kind::Kmem, LISTED, u64::MAX);
             let b = Provided {
                 addr: e.addr + i * u64::from(e.len),
                 len: e.len,
                 bid: (e.off + i) as u16,
             };
-            all.push((b, charge.ok_or(ENOMEM)?));
+            all.push((b, charge()?));
         }
-        r.ring.groups.provide(e.buf_index, all).map(|()| 0)
+        r.ring.groups.provide(e.buf_index, all, own).map(|()| 0)
     })
 }
 

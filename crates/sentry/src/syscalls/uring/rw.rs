@@ -282,7 +282,7 @@ fn many(cx: &Context, r: &Arc<Request>, asked: Asked) -> Result<Outcome> {
         if !told {
             return Ok(ended(n, 0, Some(&taken)));
         }
-        if may_wait(&f, asked.flags) && super::net::is_empty(&f) {
+        if may_wait(&f, asked.flags) && super::receive::is_empty(&f) {
             return Ok(Outcome::Wait(f, Events::READABLE));
         }
     }

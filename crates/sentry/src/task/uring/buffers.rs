@@ -83,7 +83,10 @@ impl Place {
 }
 
 enum Group {
-    List(VecDeque<(Provided, Charge)>),
+    List {
+        all: VecDeque<(Provided, Charge)>,
+        _charge: Charge,
+    },
     Ring {
         place: Place,
         entries: u32,
@@ -116,7 +119,7 @@ impl Groups {
             let (place, entries, at) = {
                 let mut all = self.0.lock();
                 match all.get_mut(&group).ok_or(ENOBUFS)? {
-                    Group::List(l) => {
+                    Group::List { all: l, .. } => {
                         let (b, charge) = l.pop_front().ok_or(ENOBUFS)?;
                         return Ok(taken(b, Some(charge)));
                     }
@@ -160,7 +163,7 @@ impl Groups {
     pub fn give_back(&self, t: Taken) {
         let mut all = self.0.lock();
         match all.get_mut(&t.group) {
-            Some(Group::List(l)) => {
+            Some(Group::List { all: l, .. }) => {
                 if let Some(charge) = t.charge {
                     l.push_front((t.buffer, charge));
                 }
@@ -170,17 +173,17 @@ impl Groups {
         }
     }
     /// Adds buffers to a list, made if there is none; `EINVAL` where the group is a ring.
-    pub fn provide(&self, group: u16, new: Vec<(Provided, Charge)>) -> Result<()> {
+    pub fn provide(&self, group: u16, new: Vec<(Provided, Charge)>, own: Charge) -> Result<()> {
         let mut all = self.0.lock();
-        match all
-            .entry(group)
-            .or_insert_with(|| Group::List(VecDeque::new()))
-        {
-            Group::List(l) if l.len() + new.len() <= MAX_LISTED => {
+        match all.entry(group).or_insert_with(|| Group::List {
+            all: VecDeque::new(),
+            _charge: own,
+        }) {
+            Group::List { all: l, .. } if l.len() + new.len() <= MAX_LISTED => {
                 l.extend(new);
                 Ok(())
             }
-            Group::List(_) => Err(abi::errno::EOVERFLOW),
+            Group::List { .. } => Err(abi::errno::EOVERFLOW),
             Group::Ring { .. } => Err(EINVAL),
         }
     }
@@ -188,7 +191,7 @@ impl Groups {
     pub fn remove(&self, group: u16, n: usize) -> Result<usize> {
         let mut all = self.0.lock();
         match all.get_mut(&group).ok_or(ENOENT)? {
-            Group::List(l) => {
+            Group::List { all: l, .. } => {
                 let n = n.min(l.len());
                 let old: Vec<_> = l.drain(..n).collect();
                 drop(all);
@@ -202,7 +205,7 @@ impl Groups {
     pub fn register(&self, group: u16, place: Place, entries: u32, charge: Charge) -> Result<()> {
         let mut all = self.0.lock();
         match all.get(&group) {
-            Some(Group::List(l)) if l.is_empty() => {}
+            Some(Group::List { all: l, .. }) if l.is_empty() => {}
             Some(_) => return Err(EEXIST),
             None => {}
         }
@@ -221,7 +224,7 @@ impl Groups {
         let mut all = self.0.lock();
         match all.get(&group) {
             None => Err(ENOENT),
-            Some(Group::List(_)) => Err(EINVAL),
+            Some(Group::List { .. }) => Err(EINVAL),
             Some(Group::Ring { .. }) => {
                 let old = all.remove(&group);
                 drop(all);
@@ -234,7 +237,7 @@ impl Groups {
     pub fn head(&self, group: u16) -> Result<u16> {
         match self.0.lock().get(&group).ok_or(ENOENT)? {
             Group::Ring { head, returned, .. } => Ok(head.wrapping_sub(returned.len() as u16)),
-            Group::List(_) => Err(EINVAL),
+            Group::List { .. } => Err(EINVAL),
         }
     }
     /// The memory of a ring that the kernel made.

@@ -34,7 +34,7 @@
 //!
 //! Lock order: [`Turn`] → anything; [`Request`]'s state → a file's wait queue. All others are
 //! leaves: `Ring::cq`, `pending`, `drain`, `local`, resources, groups, `TaskSide`'s. Listeners
-//! ([`request::Arm`]) run under a wait queue's lock and take `local` or the task's list, and the
+//! ([`told::Arm`]) run under a wait queue's lock and take `local` or the task's list, and the
 //! kick.
 
 pub mod abi;
@@ -45,6 +45,8 @@ pub mod links;
 pub mod memory;
 pub mod request;
 pub mod resources;
+pub mod sqpoll;
+pub mod told;
 pub mod work;
 
 pub use abi::{Cqe, Sqe};
@@ -121,8 +123,6 @@ pub struct Ring {
     _charge: Charge,
 }
 
-pub mod sqpoll;
-
 /// An eventfd that is told of completions.
 #[derive(Clone)]
 struct Told {
@@ -134,7 +134,7 @@ struct Told {
 /// Registered identities.
 #[derive(Default)]
 pub struct Personalities {
-    pub all: BTreeMap<u16, Arc<Credentials>>,
+    pub all: BTreeMap<u16, (Arc<Credentials>, Charge)>,
     pub last: u16,
 }
 
@@ -324,7 +324,7 @@ impl Ring {
 
     /// What is to happen when there is something new to see.
     fn told(&self, by: By) {
-        request::by_ring(self, || {
+        told::by_ring(self, || {
             self.queue.notify(Events::READABLE);
             self.tell_eventfd(by);
         });

@@ -10,8 +10,8 @@
 //! *Busy* belongs to the thread that tries it. What is linked behind a request is held by it alone.
 
 use super::abi::{Setup, SqeFlags};
-use super::buffers::Taken;
 use super::resources::Node;
+use super::told::Arm;
 use super::{By, Cqe, Ring, Sqe, error, result};
 use crate::task::{Context, Task};
 use abi::errno::{EAGAIN, EALREADY, EBADF, ECANCELED};
@@ -19,12 +19,10 @@ use abi::linux::O_PATH;
 use abi::{Errno, Result};
 use parking_lot::Mutex;
 use std::any::Any;
-use std::cell::Cell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Weak};
 use vfs::ucounts::Charge;
 use vfs::{Credentials, File};
-use wait::later::{self, Later};
 use wait::{Events, Listener, Ticket};
 
 /// What a request takes of the kernel's memory that outlives its call, bytes.
@@ -151,7 +149,6 @@ struct State {
     /// What is linked behind it.
     next: Option<Arc<Request>>,
     charge: Option<Charge>,
-    buffer: Option<Taken>,
     /// What it has cancelled, to be told after its own end.
     after: Vec<Arc<Request>>,
 }
@@ -203,6 +200,9 @@ impl Request {
     #[must_use]
     pub fn has(&self, flag: SqeFlags) -> bool {
         self.sqe.has(flag)
+    }
+    pub(super) fn set_own(&self) {
+        self.own.store(true, Ordering::SeqCst);
     }
     /// Whether a completion of its own ring's has told it of what there is; asked once.
     pub fn take_own(&self) -> bool {
@@ -256,14 +256,6 @@ impl Request {
         let s = self.state.lock();
         let is_ring = |f: &FileRef| f.file().ops::<super::RingFile>().is_some();
         s.file.as_ref().is_some_and(is_ring)
-    }
-
-    /// The buffer that it has taken of its group and not used yet.
-    pub fn put_buffer(&self, b: Taken) {
-        self.state.lock().buffer = Some(b);
-    }
-    pub fn take_buffer(&self) -> Option<Taken> {
-        self.state.lock().buffer.take()
     }
 
     /// It takes memory of the kernel's from now on; `ENOMEM`.
@@ -500,20 +492,12 @@ impl Request {
 
     /// Its own end: gives what is to be cancelled behind it. What is to begin then is made work.
     fn end_one(self: &Arc<Self>, d: Done, tell: Tell, then: Behind) -> Option<Arc<Request>> {
-        let (listens, file, buffer, charge) = {
+        let (listens, file, charge) = {
             let mut s = self.state.lock();
-            (
-                s.listens.take(),
-                s.file.take(),
-                s.buffer.take(),
-                s.charge.take(),
-            )
+            (s.listens.take(), s.file.take(), s.charge.take())
         };
         leave_queue(listens);
         self.op.leave(self);
-        if let Some(b) = buffer {
-            self.ring.groups.give_back(b);
-        }
         let own = self.ring.pending.lock().remove(&self.key());
         drop(file);
         if tell == Tell::Yes {
@@ -555,56 +539,6 @@ fn leave_queue(l: Option<(Arc<File>, Events, Ticket)>) {
     {
         q.unregister(t);
     }
-}
-
-/// A request on a file's queue. It keeps nothing alive: its end leaves the queue first.
-pub struct Arm(Weak<Request>);
-
-impl Listener for Arm {
-    fn notify(&self, events: Events) {
-        if events.contains(Events::OPENED) {
-            return;
-        }
-        let Some(r) = self.0.upgrade() else { return };
-        if BY_RING.get() == Some(std::ptr::from_ref(&*r.ring).addr()) {
-            r.own.store(true, Ordering::SeqCst);
-        }
-        if !r.wake() && !r.is_deferred() {
-            // Its task has gone: nobody can try it.
-            later::put(Arc::new(Lost(Arc::downgrade(&r))));
-        }
-    }
-}
-
-/// A request that came to be work when its task had gone.
-struct Lost(Weak<Request>);
-
-impl Later for Lost {
-    fn run(&self) {
-        if let Some(r) = self.0.upgrade() {
-            let _ = r.cancel();
-        }
-    }
-    fn elsewhere(self: Arc<Self>) {
-        let kernel = self.0.upgrade().and_then(|r| r.ring.kernel.upgrade());
-        if let Some(k) = kernel {
-            k.later.send(self);
-        }
-    }
-}
-
-thread_local! {
-    /// The ring whose completion this thread tells just now, by its address.
-    static BY_RING: Cell<Option<usize>> = const { Cell::new(None) };
-}
-
-/// Tells of a ring's completion: what of the same ring is told by that, through an eventfd or an
-/// epoll, sees it (Linux's `EPOLL_URING_WAKE`).
-pub(super) fn by_ring<R>(ring: &Ring, f: impl FnOnce() -> R) -> R {
-    let before = BY_RING.replace(Some(std::ptr::from_ref(ring).addr()));
-    let r = f();
-    BY_RING.set(before);
-    r
 }
 
 /// As long as it lives, the task acts as another.
