@@ -252,3 +252,40 @@ impl Groups {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vfs::Credentials;
+    use vfs::ucounts::Kind;
+
+    fn charge() -> Charge {
+        let root = Credentials::root();
+        root.ucounts().force(Kind::Kmem, LISTED)
+    }
+
+    #[test]
+    fn what_was_not_used_is_taken_next() {
+        let g = Groups::default();
+        assert_eq!(g.take(1).err(), Some(ENOBUFS));
+        let buffer = |bid| Provided {
+            addr: 0x1000,
+            len: 16,
+            bid,
+        };
+        let new = (0..3).map(|i| (buffer(i), charge())).collect();
+        g.provide(1, new, charge()).unwrap();
+        let first = g.take(1).unwrap();
+        assert_eq!(first.buffer, buffer(0));
+        assert_eq!(g.take(1).unwrap().buffer, buffer(1));
+        g.give_back(first);
+        assert_eq!(g.take(1).unwrap().flags(), CQE_BUFFER);
+        assert_eq!(g.remove(1, 10), Ok(1));
+        assert_eq!((g.remove(1, 10), g.remove(2, 1)), (Ok(0), Err(ENOENT)));
+        assert_eq!(
+            (g.unregister(1), g.unregister(2)),
+            (Err(EINVAL), Err(ENOENT))
+        );
+        assert_eq!((g.head(1), g.head(2)), (Err(EINVAL), Err(ENOENT)));
+    }
+}

@@ -98,3 +98,22 @@ impl Wanted {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_requests_are_not_those_of_a_file() {
+        use CancelFlags as F;
+        for (flags, fine) in [
+            (F::empty(), true),
+            (F::ALL | F::FD, true),
+            (F::ANY | F::ALL, true),
+            (F::ANY | F::FD, false),
+            (F::ANY | F::OP, false),
+        ] {
+            assert_eq!(Wanted::check(flags).is_ok(), fine, "{flags:?}");
+        }
+    }
+}

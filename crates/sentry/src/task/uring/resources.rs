@@ -193,3 +193,49 @@ impl Resources {
         let _ = self.buffers.unregister();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vfs::Credentials;
+    use vfs::ucounts::Kind;
+
+    fn table(n: usize) -> Table<u8> {
+        let t = Table::new(Weak::new());
+        let charge = Credentials::root().ucounts().force(Kind::Kmem, 1);
+        t.register((0..n).map(|_| None).collect(), charge).unwrap();
+        t
+    }
+
+    #[test]
+    fn free_slots_are_of_a_range() {
+        let t = table(4);
+        assert_eq!(t.set_range(3, 2), Err(EINVAL));
+        assert_eq!(t.set_range(u32::MAX, 2), Err(EOVERFLOW));
+        t.set_range(1, 2).unwrap();
+        assert_eq!((t.put_free(7), t.put_free(8)), (Ok(1), Ok(2)));
+        assert_eq!(t.put_free(9), Err(ENFILE));
+        assert_eq!(t.set(1, None), Ok(true));
+        assert_eq!(t.put_free(9), Ok(1));
+        assert_eq!(t.get(1).map(|n| *n.what()), Some(9));
+        assert_eq!((t.set(4, None), t.get(4).is_some()), (Err(EINVAL), false));
+        t.unregister().unwrap();
+        assert_eq!((t.set(0, None), t.put_free(1)), (Err(ENXIO), Err(ENFILE)));
+    }
+
+    #[test]
+    fn parts_of_buffers_are_inside() {
+        let b = Buffer {
+            range: UserRange {
+                va: Va(0x1000),
+                len: 0x100,
+            },
+            mm: Weak::new(),
+            _locked: None,
+        };
+        assert!(b.part(Va(0x1000), 0x100).is_ok() && b.part(Va(0x1100), 0).is_ok());
+        for (va, len) in [(0xfff, 1), (0x1001, 0x100), (u64::MAX, 2), (0x2000, 0)] {
+            assert_eq!(b.part(Va(va), len).err(), Some(EFAULT), "{va:x}");
+        }
+    }
+}

@@ -16,7 +16,7 @@ impl Listener for Arm {
             return;
         }
         let Some(r) = self.0.upgrade() else { return };
-        if BY_RING.get() == Some(std::ptr::from_ref(&*r.ring).addr()) {
+        if is_by(&r.ring) {
             r.set_own();
         }
         if !r.wake() && !r.is_deferred() {
@@ -46,6 +46,11 @@ impl Later for Lost {
 thread_local! {
     /// The ring whose completion this thread tells just now, by its address.
     static BY_RING: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// Whether this thread tells of a completion of this ring just now.
+pub(super) fn is_by(ring: &Ring) -> bool {
+    BY_RING.get() == Some(std::ptr::from_ref(ring).addr())
 }
 
 /// Tells of a ring's completion: what of the same ring is told by that, through an eventfd or an

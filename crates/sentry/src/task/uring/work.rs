@@ -122,7 +122,12 @@ pub(super) fn push(r: &Arc<Request>) -> bool {
         drop(local);
         task.parker.unpark();
         // Who watches the ring is told when nobody holds a lock.
-        later::put(Arc::new(LocalWork(Arc::downgrade(ring))));
+        let tells = match super::told::is_by(ring) {
+            // The eventfd has just told of what made this work.
+            true => Tells::Watchers,
+            false => Tells::EventFdToo,
+        };
+        later::put(Arc::new(LocalWork(Arc::downgrade(ring), tells)));
         return true;
     }
     let mut work = task.uring.work.lock();
@@ -142,13 +147,22 @@ pub(super) fn push(r: &Arc<Request>) -> bool {
 }
 
 /// Tells who watches a ring that there is work for its task.
-struct LocalWork(Weak<Ring>);
+struct LocalWork(Weak<Ring>, Tells);
+
+/// Whom it tells.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tells {
+    Watchers,
+    EventFdToo,
+}
 
 impl Later for LocalWork {
     fn run(&self) {
         if let Some(r) = self.0.upgrade() {
             r.queue.notify(Events::READABLE);
-            r.tell_eventfd(By::Task);
+            if self.1 == Tells::EventFdToo {
+                r.tell_eventfd(By::Task);
+            }
         }
     }
     fn elsewhere(self: Arc<Self>) {
