@@ -20,6 +20,8 @@ pub(super) struct Drain {
     /// Heads of chains, with their lengths, and whether they wait for all before them (others wait
     /// for those).
     waiting: VecDeque<(Arc<Request>, u32, bool)>,
+    /// Somebody looks who may begin.
+    releasing: bool,
 }
 
 impl Drain {
@@ -50,25 +52,28 @@ impl Ring {
         self.drain.lock().active += n;
     }
 
-    /// One has ended: others may begin.
+    /// One has ended: others may begin. What ends by that is seen by who is at it already: there
+    /// may be many, one behind the other.
     pub(super) fn ended_one(&self) {
         let mut d = self.drain.lock();
         d.active = d.active.saturating_sub(1);
-        let mut free = Vec::new();
-        while let Some((r, n, w)) = d.waiting.pop_front() {
-            if d.active > 0 && w {
-                d.waiting.push_front((r, n, w));
+        if d.releasing {
+            return;
+        }
+        d.releasing = true;
+        while let Some((r, n, waits)) = d.waiting.pop_front() {
+            if d.active > 0 && waits {
+                d.waiting.push_front((r, n, waits));
                 break;
             }
             d.active += n;
-            free.push(r);
+            parking_lot::MutexGuard::unlocked(&mut d, || {
+                if !r.wake() {
+                    r.end_unissued();
+                }
+            });
         }
-        drop(d);
-        for r in free {
-            if !r.wake() {
-                r.end_unissued();
-            }
-        }
+        d.releasing = false;
     }
 }
 

@@ -32,8 +32,8 @@
 //! - No lock here is held while application memory or files are touched; the *turn* of submitting
 //!   ([`Turn`]) is, and is waited for so that SIGKILL ends the wait.
 //!
-//! Lock order: [`Turn`] → anything; [`Request`]'s state → a file's wait queue. All others are
-//! leaves: `Ring::cq`, `pending`, `drain`, `local`, resources, groups, `TaskSide`'s. Listeners
+//! Lock order: [`Turn`] → anything; `counted` → `cq`; a [`Request`]'s state → that of what is linked
+//! behind it. All others are leaves: `Ring::cq`, `pending`, `drain`, `local`, resources, groups, `TaskSide`'s. Listeners
 //! ([`told::Arm`]) run under a wait queue's lock and take `local` or the task's list, and the
 //! kick.
 
@@ -101,8 +101,7 @@ pub struct Ring {
     pub drain_next: AtomicBool,
     /// Work of a ring with DEFER_TASKRUN.
     local: Mutex<VecDeque<Arc<Request>>>,
-    /// Timeouts that count completions: from where on, and how many.
-    counted: Mutex<Vec<(u32, u32, Weak<Request>)>>,
+    counted: Mutex<Counted>,
     has_counted: AtomicBool,
     /// SINGLE_ISSUER's task; 0 before there is one.
     issuer: AtomicU64,
@@ -156,6 +155,15 @@ struct Cq {
     overflow: VecDeque<(Cqe, Charge)>,
     /// How many completions were timeouts', which timeouts do not count.
     timeouts: u32,
+}
+
+/// Timeouts that count completions.
+#[derive(Default)]
+struct Counted {
+    /// From where on, and how many.
+    all: Vec<(u32, u32, Weak<Request>)>,
+    /// Somebody ends those that are due.
+    ending: bool,
 }
 
 /// Who submits: one at a time, each a batch (Linux's `uring_lock`).
@@ -410,30 +418,42 @@ impl Ring {
     /// A timeout that is to end when so many more completions were told.
     pub fn count_for(&self, r: &Arc<Request>, count: u32) {
         let from = self.cq_count();
-        let mut all = self.counted.lock();
-        all.push((from, count, Arc::downgrade(r)));
+        let mut c = self.counted.lock();
+        c.all.push((from, count, Arc::downgrade(r)));
         self.has_counted.store(true, Ordering::SeqCst);
-        drop(all);
+        drop(c);
         self.end_counted();
     }
 
-    /// Ends the timeouts that have seen enough completions.
+    /// Ends the timeouts that have seen enough completions. What is told by that is seen by who is
+    /// at it already.
     fn end_counted(&self) {
-        let now = self.cq_count();
-        let mut due = Vec::new();
-        let mut all = self.counted.lock();
-        all.retain(|(from, count, r)| {
-            let is_due = now.wrapping_sub(*from) >= *count;
-            if is_due {
-                due.extend(r.upgrade());
-            }
-            !is_due && r.strong_count() > 0
-        });
-        self.has_counted.store(!all.is_empty(), Ordering::SeqCst);
-        drop(all);
-        for r in due {
-            r.finish(Done::plain(0));
+        let mut c = self.counted.lock();
+        if c.ending {
+            return;
         }
+        c.ending = true;
+        loop {
+            let now = self.cq_count();
+            let mut due = Vec::new();
+            c.all.retain(|(from, count, r)| {
+                let is_due = now.wrapping_sub(*from) >= *count;
+                if is_due {
+                    due.extend(r.upgrade());
+                }
+                !is_due && r.strong_count() > 0
+            });
+            if due.is_empty() {
+                break;
+            }
+            parking_lot::MutexGuard::unlocked(&mut c, || {
+                for r in due {
+                    r.finish(Done::plain(0));
+                }
+            });
+        }
+        c.ending = false;
+        self.has_counted.store(!c.all.is_empty(), Ordering::SeqCst);
     }
 
     // What is told of completions.
