@@ -321,10 +321,7 @@ pub(super) fn splice_files(
     if !from.readable() || !to.writable() {
         return Err(EBADF);
     }
-    let (pi, po) = (
-        from.ops::<PipeEnd>(),
-        to.ops::<PipeEnd>(),
-    );
+    let (pi, po) = (from.ops::<PipeEnd>(), to.ops::<PipeEnd>());
     if pi.is_some() && starts.0.is_some() || po.is_some() && starts.1.is_some() {
         return Err(ESPIPE);
     }

@@ -87,7 +87,8 @@ pub(super) fn files(cx: &mut Context, ring: &Arc<Ring>, given: Given, tags: Va) 
     table.register(all, charge).map(|()| 0)
 }
 
-/// A buffer that may be registered: its pages are there and may be written (`io_sqe_buffer_register`).
+/// A buffer that may be registered: its pages are there and may be written
+/// (`io_sqe_buffer_register`).
 fn registered_buffer(cx: &Context, base: u64, len: u64) -> Result<Option<Buffer>> {
     const MOST: u64 = 1 << 30;
     if base == 0 {

@@ -33,9 +33,9 @@
 //!   ([`Turn`]) is, and is waited for so that SIGKILL ends the wait.
 //!
 //! Lock order: [`Turn`] → anything; `counted` → `cq`; a [`Request`]'s state → that of what is linked
-//! behind it. All others are leaves: `Ring::cq`, `pending`, `drain`, `local`, resources, groups, `TaskSide`'s. Listeners
-//! ([`told::Arm`]) run under a wait queue's lock and take `local` or the task's list, and the
-//! kick.
+//! behind it. All others are leaves: `Ring::cq`, `pending`, `drain`, `local`, resources, groups,
+//! `TaskSide`'s. Listeners ([`told::Arm`]) run under a wait queue's lock and take `local` or the
+//! task's list, and the kick.
 
 pub mod abi;
 pub mod buffers;
@@ -555,19 +555,21 @@ impl Ring {
     pub fn describe(&self) -> String {
         let s = &self.shared;
         let sizes = &s.sizes;
-        let tail = self.cq_tail();
-        format!(
-            "SqMask:\t0x{:x}\nSqHead:\t{}\nSqTail:\t{}\nCachedSqHead:\t{}\nCqMask:\t0x{:x}\nCqHead:\t{}\nCqTail:\t{}\nCachedCqTail:\t{tail}\nUserFiles:\t{}\nUserBufs:\t{}\n",
-            sizes.sq_entries - 1,
-            s.get(Word::SqHead),
-            s.get(Word::SqTail),
-            self.sq_head(),
-            sizes.cq_entries - 1,
-            s.get(Word::CqHead),
-            s.get(Word::CqTail),
-            self.resources.files.count(),
-            self.resources.buffers.count(),
-        )
+        let word = |w| s.get(w).to_string();
+        let rows = [
+            ("SqMask", format!("{:#x}", sizes.sq_entries - 1)),
+            ("SqHead", word(Word::SqHead)),
+            ("SqTail", word(Word::SqTail)),
+            ("CachedSqHead", self.sq_head().to_string()),
+            ("CqMask", format!("{:#x}", sizes.cq_entries - 1)),
+            ("CqHead", word(Word::CqHead)),
+            ("CqTail", word(Word::CqTail)),
+            ("CachedCqTail", self.cq_tail().to_string()),
+            ("UserFiles", self.resources.files.count().to_string()),
+            ("UserBufs", self.resources.buffers.count().to_string()),
+        ];
+        let line = |(name, value)| format!("{name}:\t{value}\n");
+        rows.into_iter().map(line).collect()
     }
 }
 
