@@ -163,18 +163,7 @@ fn settings(cx: &mut Context, ring: &Arc<Ring>, op: RegisterOp, given: Given) ->
             ring.set_eventfd(None).then_some(0).ok_or(ENXIO)
         }
         RegisterOp::PROBE => probe(cx, given),
-        RegisterOp::PERSONALITY => {
-            given.exactly(0, false)?;
-            let charge = table_charge(ring, 2)?;
-            let mut p = ring.personalities.lock();
-            let next = (1..=u16::MAX)
-                .map(|i| p.last.wrapping_add(i))
-                .find(|n| *n != 0 && !p.all.contains_key(n));
-            let id = next.ok_or(ENOMEM)?;
-            p.last = id;
-            p.all.insert(id, (cx.cred(), charge));
-            Ok(id.into())
-        }
+        RegisterOp::PERSONALITY => personality(cx, ring, given),
         RegisterOp::UNREGISTER_PERSONALITY => {
             if given.at.0 != 0 {
                 return Err(EINVAL);
@@ -204,30 +193,7 @@ fn settings(cx: &mut Context, ring: &Arc<Ring>, op: RegisterOp, given: Given) ->
             Ok(0)
         }
         RegisterOp::UNREGISTER_IOWQ_AFF => given.exactly(0, false).map(|()| 0),
-        RegisterOp::IOWQ_MAX_WORKERS => {
-            given.exactly(2, true)?;
-            let mm = cx.mm();
-            let new: [u32; 2] = mm.read_obj(given.at)?;
-            if new.iter().any(|n| *n > i32::MAX as u32) {
-                return Err(EINVAL);
-            }
-            let cpus = cx.kernel.cpus;
-            let most = cx.group.limits.lock().0[crate::task::limits::NPROC].current;
-            let first = [
-                cpus.min(4 * cpus).max(1) * 4,
-                u32::try_from(most).unwrap_or(u32::MAX),
-            ];
-            let mut w = ring.workers.lock();
-            let old: [u32; 2] = std::array::from_fn(|i| if w[i] == 0 { first[i] } else { w[i] });
-            for i in 0..2 {
-                if new[i] != 0 {
-                    w[i] = new[i];
-                }
-            }
-            drop(w);
-            mm.write_obj(given.at, &old)?;
-            Ok(0)
-        }
+        RegisterOp::IOWQ_MAX_WORKERS => workers(cx, ring, given),
         RegisterOp::CLOCK => {
             given.exactly(0, true)?;
             let [clock, a, b, c] = cx.mm().read_obj::<[u32; 4]>(given.at)?;
@@ -239,6 +205,45 @@ fn settings(cx: &mut Context, ring: &Arc<Ring>, op: RegisterOp, given: Given) ->
         }
         _ => Err(EINVAL),
     }
+}
+
+/// The caller's credentials get a number.
+fn personality(cx: &Context, ring: &Ring, given: Given) -> SysResult {
+    given.exactly(0, false)?;
+    let charge = table_charge(ring, 2)?;
+    let mut p = ring.personalities.lock();
+    let next = (1..=u16::MAX)
+        .map(|i| p.last.wrapping_add(i))
+        .find(|n| *n != 0 && !p.all.contains_key(n));
+    let id = next.ok_or(ENOMEM)?;
+    p.last = id;
+    p.all.insert(id, (cx.cred(), charge));
+    Ok(id.into())
+}
+
+/// How many workers there may be, of bounded and of unbounded work: kept, and told.
+fn workers(cx: &Context, ring: &Ring, given: Given) -> SysResult {
+    given.exactly(2, true)?;
+    let mm = cx.mm();
+    let new: [u32; 2] = mm.read_obj(given.at)?;
+    if new.iter().any(|n| *n > i32::MAX as u32) {
+        return Err(EINVAL);
+    }
+    let most = cx.group.limits.lock().0[crate::task::limits::NPROC].current;
+    let first = [
+        cx.kernel.cpus.max(1) * 4,
+        u32::try_from(most).unwrap_or(u32::MAX),
+    ];
+    let mut w = ring.workers.lock();
+    let old: [u32; 2] = std::array::from_fn(|i| if w[i] == 0 { first[i] } else { w[i] });
+    for i in 0..2 {
+        if new[i] != 0 {
+            w[i] = new[i];
+        }
+    }
+    drop(w);
+    mm.write_obj(given.at, &old)?;
+    Ok(0)
 }
 
 /// What a slot of a table takes of the kernel's memory.
