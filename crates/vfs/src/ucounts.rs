@@ -55,6 +55,8 @@ pub enum Kind {
     MsgIds,
     /// Pages that are registered with rings: `RLIMIT_MEMLOCK`.
     LockedPages,
+    /// Words that requests of rings wait at.
+    FutexWaits,
     /// Pages that pipes may fill.
     PipePages,
     /// Descriptors of the host, of which the Gofer and this process have few: one for each file of
@@ -76,6 +78,7 @@ impl Kind {
                 | Kind::MessageQueues
                 | Kind::FilesInFlight
                 | Kind::LockedPages
+                | Kind::FutexWaits
         )
     }
 }

@@ -39,12 +39,6 @@ thread_local! {
     static OWN: RefCell<Own> = RefCell::default();
 }
 
-impl Own {
-    fn give_away(&mut self) {
-        self.list.drain(..).for_each(Later::elsewhere);
-    }
-}
-
 /// To be done at this thread's boundary, or elsewhere if it has none.
 pub fn put(l: Arc<dyn Later>) {
     let mut l = Some(l);
@@ -99,10 +93,12 @@ pub(crate) struct Away(());
 
 impl Away {
     pub(crate) fn begin() -> Away {
-        OWN.with_borrow_mut(|o| {
+        let list = OWN.with_borrow_mut(|o| {
             o.away = true;
-            o.give_away();
+            std::mem::take(&mut o.list)
         });
+        // (What these let go of may put something here.)
+        list.into_iter().for_each(Later::elsewhere);
         Away(())
     }
 }

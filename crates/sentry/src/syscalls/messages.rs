@@ -190,6 +190,10 @@ impl Outgoing {
             control,
         })
     }
+    /// What it takes of the kernel's memory, bytes.
+    pub(super) fn weight(&self) -> u64 {
+        (size_of_val(&*self.ranges) + self.control.len()) as u64
+    }
     pub(super) fn send(
         &self,
         cx: &Context,
@@ -297,6 +301,10 @@ impl Incoming {
             name_room,
             ranges,
         })
+    }
+    /// What it takes of the kernel's memory, bytes.
+    pub(super) fn weight(&self) -> u64 {
+        size_of_val(&*self.ranges) as u64
     }
     /// Room for the address and for ancillary data.
     pub(super) fn room(&self) -> (usize, usize) {

@@ -44,7 +44,7 @@ pub fn may_access_as(cred: &Credentials, target: &Task, by: By) -> Result<()> {
     let mm = target.mm();
     let privacy = mm.privacy();
     let owner = (!privacy.is_dumpable()).then(|| privacy.user_ns());
-    check(cred, &target.cred(), owner.as_ref(), by)
+    check(cred, &target.real_cred(), owner.as_ref(), by)
 }
 
 /// As [`may_access_as`], for a process without memory, that ended with the credentials `it`.

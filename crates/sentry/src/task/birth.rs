@@ -165,6 +165,7 @@ impl Task {
             fs: RwLock::new(from.fs),
             files: RwLock::new(Some(from.files)),
             cred: RwLock::new(new.cred),
+            real_cred: RwLock::new(None),
             counted: Mutex::new(Some(from.counted)),
             over_limit: AtomicBool::new(a.over_limit),
             pending: Pending::default(),

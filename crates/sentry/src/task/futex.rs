@@ -27,8 +27,8 @@ use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::collections::hash_map::{HashMap, RandomState};
 use std::hash::BuildHasher;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 use wait::{Blocker, Events, Listener};
 
@@ -309,9 +309,11 @@ pub fn wait(
 
 /// A wait at a word that no thread sleeps for: somebody is told when it is woken. Dropped, it is
 /// over.
+///
+/// It keeps neither the kernel nor the memory, which may keep it: by a mapped ring.
 pub struct Queued {
-    kernel: Arc<crate::Kernel>,
-    mm: Arc<Mm>,
+    kernel: Weak<crate::Kernel>,
+    mm: Weak<Mm>,
     waiter: Arc<Waiter>,
 }
 
@@ -332,13 +334,12 @@ impl Queued {
         // Before it looks at the word.
         count(&mm, &waiter.key.lock(), 1);
         let q = Queued {
-            kernel: task.kernel.clone(),
-            mm,
+            kernel: Arc::downgrade(&task.kernel),
+            mm: Arc::downgrade(&mm),
             waiter,
         };
-        q.kernel
-            .futexes
-            .queue(&q.mm, place.va, &q.waiter, expected)?;
+        let table = &task.kernel.futexes;
+        table.queue(&mm, place.va, &q.waiter, expected)?;
         Ok(q)
     }
     #[must_use]
@@ -349,8 +350,12 @@ impl Queued {
 
 impl Drop for Queued {
     fn drop(&mut self) {
-        self.kernel.futexes.remove(&self.waiter);
-        count(&self.mm, &self.waiter.key.lock(), -1);
+        if let Some(k) = self.kernel.upgrade() {
+            k.futexes.remove(&self.waiter);
+        }
+        if let Some(mm) = self.mm.upgrade() {
+            count(&mm, &self.waiter.key.lock(), -1);
+        }
     }
 }
 

@@ -96,6 +96,8 @@ pub struct Task {
     files: RwLock<Option<Arc<FdTable>>>,
     /// A cell, own; a program's are committed with its memory, under the group's `exec_update`.
     cred: RwLock<Arc<Credentials>>,
+    /// Its own, while it acts as another; held while `cred` changes by that. A cell, own.
+    real_cred: RwLock<Option<Arc<Credentials>>>,
     /// What it counts for its user; `None` once it has ended. A leaf.
     counted: Mutex<Option<quota::Counted>>,
     /// It changed to a user that has too many tasks. Own.
@@ -264,10 +266,24 @@ impl Task {
         self.local_is_stale();
         self.recount(&new);
     }
-    /// It acts with other credentials for a while, and counts as before; gives those that it had
-    /// (`override_creds`). Own.
-    pub(in crate::task) fn act_as(&self, c: Arc<Credentials>) -> Arc<Credentials> {
-        std::mem::replace(&mut *self.cred.write(), c)
+    /// It acts with other credentials for a while, and counts as before (`override_creds`). Own.
+    pub(in crate::task) fn act_as(&self, c: Arc<Credentials>) {
+        let mut real = self.real_cred.write();
+        let old = std::mem::replace(&mut *self.cred.write(), c);
+        real.get_or_insert(old);
+    }
+    /// It acts as itself again. Own.
+    pub(in crate::task) fn act_as_itself(&self) {
+        let mut real = self.real_cred.write();
+        if let Some(c) = real.take() {
+            *self.cred.write() = c;
+        }
+    }
+    /// Whose it is for others, whoever it acts as just now (`real_cred`).
+    #[must_use]
+    pub fn real_cred(&self) -> Arc<Credentials> {
+        let real = self.real_cred.read();
+        real.clone().unwrap_or_else(|| self.cred())
     }
     /// It counts for the user of its new credentials.
     fn recount(&self, cred: &Credentials) {

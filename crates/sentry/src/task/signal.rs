@@ -495,7 +495,7 @@ pub const CLD_CONTINUED: i32 = 6;
 
 /// The sender's side of kill(2) and its kin: permission, then sending.
 pub fn check_permission(from: &Task, to: &Task, s: Option<Signal>) -> Result<()> {
-    if Arc::ptr_eq(&from.group, &to.group) || may_signal(&from.cred(), &to.cred()) {
+    if Arc::ptr_eq(&from.group, &to.group) || may_signal(&from.cred(), &to.real_cred()) {
         return Ok(());
     }
     // SIGCONT within a session is always allowed.

@@ -79,6 +79,8 @@ struct Chain {
     drains: bool,
     /// One of its entries is no good.
     failed: bool,
+    /// There is no more memory for it: the rest is only counted.
+    refused: bool,
 }
 
 /// Takes up to `most` entries of the submission ring: how many (`io_submit_sqes`).
@@ -92,10 +94,9 @@ pub(super) fn submit(cx: &mut Context, ring: &Arc<Ring>, most: u32) -> SysResult
         let sqe = ring.shared.sqe(head);
         head = head.wrapping_add(1);
         ring.set_sq_head(head);
-        // It was copied: its place is free before its completion may be seen.
-        ring.shared.set(Word::SqHead, head);
         let Some(sqe) = sqe else {
             // No such entry: it is dropped, and the rest is for the next call.
+            ring.shared.set(Word::SqHead, head);
             ring.shared.count(Word::SqDropped);
             break;
         };
@@ -113,17 +114,27 @@ pub(super) fn submit(cx: &mut Context, ring: &Arc<Ring>, most: u32) -> SysResult
 
 /// One entry: it begins, or is linked. False where it is no good, and ends a chain or is alone.
 fn submit_one(cx: &mut Context, ring: &Arc<Ring>, sqe: Sqe, chain: &mut Option<Chain>) -> bool {
-    let (op, identity) = match prepare(cx, ring, &sqe, chain.as_ref()) {
-        Ok((op, identity)) => (Ok(op), identity),
+    let is_refused = chain.as_ref().is_some_and(|c| c.refused);
+    let prepared = match is_refused {
+        // (Nothing more is held for it.)
+        true => Err(ENOMEM),
+        false => prepare(cx, ring, &sqe, chain.as_ref()),
+    };
+    // All that it names was read: its place is free, before its completion may be seen.
+    ring.shared.set(Word::SqHead, ring.sq_head());
+    let (op, identity) = match prepared {
+        Ok((op, identity)) => (Ok(super::weighed(ops::weight(&sqe), op)), identity),
         Err(e) => (Err(e), None),
     };
-    let r = Request::new(ring, &cx.task, sqe, op, identity);
-    let mut failed = r.fault.is_some();
+    let mut r = Request::new(ring, &cx.task, sqe, op, identity);
     let links = r.has(SqeFlags::IO_LINK) || r.has(SqeFlags::IO_HARDLINK);
     // What waits behind another takes memory as what waits itself.
+    let mut refused = is_refused;
     if (links || chain.is_some()) && r.charge().is_err() {
-        failed = true;
+        refused = true;
+        r = Request::new(ring, &cx.task, sqe, Err(ENOMEM), None);
     }
+    let failed = r.fault.is_some();
     let whole = match chain.take() {
         None => Chain {
             head: r.clone(),
@@ -131,6 +142,7 @@ fn submit_one(cx: &mut Context, ring: &Arc<Ring>, sqe: Sqe, chain: &mut Option<C
             len: 1,
             drains: r.has(SqeFlags::IO_DRAIN),
             failed,
+            refused,
         },
         Some(c) => {
             c.last.set_next(r.clone());
@@ -139,6 +151,7 @@ fn submit_one(cx: &mut Context, ring: &Arc<Ring>, sqe: Sqe, chain: &mut Option<C
                 len: c.len + 1,
                 drains: c.drains || r.has(SqeFlags::IO_DRAIN),
                 failed: c.failed || failed,
+                refused,
                 last: r.clone(),
             }
         }

@@ -10,7 +10,7 @@ use super::super::xattrs::{self, Of, XattrFlags};
 use super::{Prepared, by, call};
 use crate::task::Context;
 use crate::task::uring::abi::{FILE_INDEX_ALLOC, SqeFlags};
-use crate::task::uring::{Outcome, Request, Ring, RingFile, Sqe};
+use crate::task::uring::{Done, Outcome, Request, Ring, RingFile, Sqe};
 use abi::errno::*;
 use abi::{Result, Va};
 use std::sync::Arc;
@@ -91,6 +91,7 @@ pub(super) fn install(ring: &Ring, f: Arc<File>, slot: u32) -> SysResult {
     if f.ops::<RingFile>().is_some() {
         return Err(EBADF);
     }
+    f.may_stay()?;
     if slot == FILE_INDEX_ALLOC {
         return ring.resources.files.put_free(f).map(|n| n as usize);
     }
@@ -171,7 +172,11 @@ fn wait_for_side(r: SysResult, e: &Sqe, (from, to): (Arc<File>, Arc<File>)) -> O
                 false => Outcome::Wait(to, Events::WRITABLE),
             }
         }
-        r => r.into(),
+        // (A short one fails what is linked behind it.)
+        r => Outcome::Done(Done {
+            failed: r != Ok(e.len as usize),
+            ..Done::of(r)
+        }),
     }
 }
 

@@ -59,6 +59,35 @@ where
     }
 }
 
+/// An operation that holds memory of the kernel's.
+struct Weighed {
+    op: Box<dyn Operation>,
+    weight: u64,
+}
+
+impl Operation for Weighed {
+    fn issue(&self, cx: &mut Context, r: &Arc<Request>) -> Outcome {
+        self.op.issue(cx, r)
+    }
+    fn leave(&self, r: &Request) {
+        self.op.leave(r);
+    }
+    fn weight(&self) -> u64 {
+        self.weight + self.op.weight()
+    }
+    fn as_any(&self) -> &dyn Any {
+        self.op.as_any()
+    }
+}
+
+/// The same operation, which holds so many bytes.
+fn weighed(weight: u64, op: Box<dyn Operation>) -> Box<dyn Operation> {
+    match weight {
+        0 => op,
+        weight => Box::new(Weighed { op, weight }),
+    }
+}
+
 /// What an entry asks for, decoded.
 type Prepared = Result<Box<dyn Operation>>;
 

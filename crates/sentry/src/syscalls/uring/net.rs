@@ -8,16 +8,18 @@ use super::super::sockets::{
     AddressOut, Family, SocketFlags, SocketType, addr_in, as_caller, file_of, new_socket, socket_of,
 };
 use super::files::{install, unused};
-use super::rw::{AT_ONCE, again, select};
-use super::{Prepared, by, call};
+use super::rw::{AT_ONCE, again, select, used_of};
+use super::{Prepared, by, call, weighed};
 use crate::task::Context;
 use crate::task::uring::abi::{CQE_MORE, CQE_NOTIF, CQE_SOCK_NONEMPTY, FILE_INDEX_ALLOC, SqeFlags};
+use crate::task::uring::buffers::Taken;
 use crate::task::uring::{Cqe, Done, Outcome, Request, Ring, Sqe, result};
 use abi::errno::*;
 use abi::{Result, Va};
 use mm::UserIo;
 use net::sys::{AF_INET, AF_INET6, AF_UNIX, MSG_DONTWAIT, MSG_NOSIGNAL, SOCK_STREAM};
 use net::{Block, Control};
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use vfs::fd_table::CloseOnExec;
@@ -54,6 +56,8 @@ pub(super) struct Transfer {
     pub(super) net: NetFlags,
     pub(super) flags: u32,
     pub(super) done: AtomicUsize,
+    /// The provided buffer that a part of it is in, or came from.
+    held: Mutex<Option<Taken>>,
 }
 
 impl Transfer {
@@ -67,7 +71,35 @@ impl Transfer {
             net: net.ok_or(EINVAL)?,
             flags: e.op_flags,
             done: AtomicUsize::new(0),
+            held: Mutex::new(None),
         })
+    }
+    /// A provided buffer, for at most `most` bytes (0: all): that of an earlier part, or one that is
+    /// taken now.
+    pub(super) fn buffer(&self, r: &Request, most: u32) -> Result<(Va, u32, Taken)> {
+        match self.held.lock().take() {
+            Some(b) => Ok((Va(b.buffer.addr), used_of(&b, most), b)),
+            None => select(r, most),
+        }
+    }
+    /// What becomes of the buffer by what an attempt came to: told, kept for the next, or given back.
+    pub(super) fn after(&self, r: &Request, taken: Option<Taken>, o: Outcome) -> Outcome {
+        let Some(b) = taken else { return o };
+        match o {
+            // (What ends without a byte has used none.)
+            Outcome::Done(d) if d.res > 0 => Outcome::Done(Done {
+                flags: d.flags | b.flags(),
+                ..d
+            }),
+            Outcome::Wait(..) if self.done.load(Ordering::Relaxed) > 0 => {
+                *self.held.lock() = Some(b);
+                o
+            }
+            o => {
+                r.ring.groups.give_back(b);
+                o
+            }
+        }
     }
     pub(super) fn waits(&self) -> bool {
         self.flags & MSG_DONTWAIT == 0
@@ -145,7 +177,7 @@ fn do_send(cx: &Context, r: &Arc<Request>, t: &Transfer, dest: Option<&[u8]>) ->
     let mm = cx.mm();
     let (va, len, taken) = match t.e.has(SqeFlags::BUFFER_SELECT) {
         true => {
-            let (va, len, taken) = select(r, t.e.len)?;
+            let (va, len, taken) = t.buffer(r, t.e.len)?;
             (va, len as usize, Some(taken))
         }
         false => (Va(t.e.addr), t.e.len as usize, None),
@@ -156,23 +188,17 @@ fn do_send(cx: &Context, r: &Arc<Request>, t: &Transfer, dest: Option<&[u8]>) ->
     let dest = dest.filter(|d| !d.is_empty() || s.family() != AF_UNIX);
     let flags = t.flags & !INTERNAL | MSG_NOSIGNAL | MSG_DONTWAIT;
     let sent = send_on(cx, &f, &mut src, dest, Control::default(), flags);
-    let flags = taken.as_ref().map_or(0, |b| b.flags());
-    if sent.is_err()
-        && let Some(b) = taken
-    {
-        r.ring.groups.give_back(b);
-    }
-    Ok(match t.outcome(f, sent, whole, Events::WRITABLE) {
-        Outcome::Done(d) if d.res >= 0 => Outcome::Done(Done { flags, ..d }),
-        o => o,
-    })
+    let o = t.outcome(f, sent, whole, Events::WRITABLE);
+    Ok(t.after(r, taken, o))
 }
 
 pub(super) fn sendmsg(cx: &mut Context, _: &Arc<Ring>, e: &Sqe) -> Prepared {
     unused(&[e.off, e.file_index.into()])?;
     let t = Transfer::new(e, NetFlags::POLL_FIRST)?;
     let m = Outgoing::gather(cx, Va(e.addr))?;
-    by(move |cx, r| outcome(do_sendmsg(cx, r, &t, &m)))
+    let weight = m.weight();
+    let op = by(move |cx, r| outcome(do_sendmsg(cx, r, &t, &m)))?;
+    Ok(weighed(weight, op))
 }
 
 fn do_sendmsg(cx: &Context, r: &Arc<Request>, t: &Transfer, m: &Outgoing) -> Result<Outcome> {
@@ -213,10 +239,12 @@ pub(super) fn sendmsg_zc(cx: &mut Context, _: &Arc<Ring>, e: &Sqe) -> Prepared {
     unused(&[e.off, e.file_index.into()])?;
     let t = zero_copy(e, NetFlags::POLL_FIRST | NetFlags::ZC_REPORT_USAGE)?;
     let m = Outgoing::gather(cx, Va(e.addr))?;
-    by(move |cx, r| {
+    let weight = m.weight();
+    let op = by(move |cx, r| {
         let o = outcome(supports(r).and_then(|()| do_sendmsg(cx, r, &t, &m)));
         notify(r, &t, o)
-    })
+    })?;
+    Ok(weighed(weight, op))
 }
 
 fn zero_copy(e: &Sqe, known: NetFlags) -> Result<Transfer> {
@@ -287,11 +315,11 @@ impl NewFile {
         r: &Request,
         make: impl FnOnce() -> Result<Arc<File>>,
     ) -> SysResult {
+        cx.cred().may_take_more(ENFILE)?;
         if self.slot != 0 {
             return install(&r.ring, make()?, self.slot);
         }
         let table = cx.files();
-        cx.cred().may_take_more(ENFILE)?;
         let number = table.reserve(&cx.room())?;
         let close = CloseOnExec::from_flags(self.flags.bits());
         Ok(number.install(make()?, close) as usize)

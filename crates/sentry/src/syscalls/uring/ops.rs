@@ -4,6 +4,7 @@ use super::{
     Prepared, by, call, commands, files, net, paths, poll, receive, rings, rw, timeouts, waits,
 };
 use crate::task::Context;
+use crate::task::uring::abi::FUTEX_WAITV;
 use crate::task::uring::{Ring, Sqe};
 use bitflags::bitflags;
 use std::sync::Arc;
@@ -120,4 +121,20 @@ fn nop(_: &mut Context, _: &Arc<Ring>, e: &Sqe) -> Prepared {
         return call(|_, _| Ok(0));
     }
     by(move |_, _| crate::task::uring::Outcome::Done(crate::task::uring::Done::plain(result)))
+}
+
+/// Its paths and values, at most, bytes: what an entry's request holds of the kernel's memory.
+pub(super) fn weight(e: &Sqe) -> u64 {
+    const PATH: u64 = 4096;
+    let len = u64::from(e.len);
+    match e.opcode {
+        // READV, WRITEV.
+        1 | 2 => 16 * len.min(1024),
+        // OPENAT, STATX, OPENAT2, RENAMEAT, UNLINKAT, MKDIRAT, SYMLINKAT, LINKAT.
+        18 | 21 | 28 | 35..=39 => 2 * PATH,
+        // FSETXATTR, SETXATTR, FGETXATTR, GETXATTR.
+        41..=44 => 2 * PATH + len.min(64 << 10),
+        FUTEX_WAITV => 192 * len.min(128),
+        _ => 0,
+    }
 }

@@ -53,9 +53,10 @@ impl Poll {
     fn attempt(&self, r: &Arc<Request>) -> Result<Outcome> {
         let f = self.file(r)?;
         let asked = self.events.load(Ordering::SeqCst);
-        let events = Events::from_bits_retain(asked & !NO_EVENTS) | Events::ALWAYS;
+        let events = Events::from_bits_retain(asked & !NO_EVENTS) | Events::ALWAYS | Events::RDHUP;
         let multi = self.multi.load(Ordering::SeqCst);
-        if multi && f.ops.wait_queue().is_some() {
+        let is_told = f.ops.wait_queue().is_some();
+        if multi && is_told {
             // First, so that what comes after the look is told.
             r.listen_only(&f, events)?;
         }
@@ -65,7 +66,7 @@ impl Poll {
         }
         let res = now.bits() as i32;
         // What its own completions tell of would never end.
-        if !multi || r.take_own() {
+        if !multi || !is_told || r.take_own() {
             return Ok(Outcome::Done(Done::plain(res)));
         }
         let told = r.ring.complete_more(Cqe {

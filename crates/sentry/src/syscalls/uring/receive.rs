@@ -1,14 +1,16 @@
 //! Receiving from sockets (`io_uring/net.c`): once, or again and again into provided buffers.
 
+use super::super::SysResult;
 use super::super::io::buffer;
 use super::super::messages::{Incoming, control_out, receive_on};
 use super::super::sockets::socket_of;
 use super::files::unused;
 use super::net::{MSG_WAITALL, NetFlags, Transfer, more_waits, outcome};
 use super::rw::{AT_ONCE, again, select};
-use super::{Prepared, by};
+use super::{Prepared, by, weighed};
 use crate::task::Context;
 use crate::task::uring::abi::SqeFlags;
+use crate::task::uring::buffers::Taken;
 use crate::task::uring::{Cqe, Done, Outcome, Request, Ring, Sqe, result};
 use abi::errno::*;
 use abi::{Result, Va};
@@ -59,7 +61,7 @@ fn recv_one(cx: &Context, r: &Arc<Request>, t: &Transfer) -> Result<Outcome> {
     }
     let (va, len, taken) = match t.e.has(SqeFlags::BUFFER_SELECT) {
         true => {
-            let (va, len, taken) = select(r, t.e.len)?;
+            let (va, len, taken) = t.buffer(r, t.e.len)?;
             (va, len as usize, Some(taken))
         }
         false => (Va(t.e.addr), t.e.len as usize, None),
@@ -69,20 +71,27 @@ fn recv_one(cx: &Context, r: &Arc<Request>, t: &Transfer) -> Result<Outcome> {
     let mut dst = buffer(&mm, va.offset(done as u64), len.saturating_sub(done))?;
     let whole = Sink::remaining(&dst);
     let got = receive_on(cx, &f, &mut dst, t.flags | MSG_DONTWAIT).map(|r| r.without_files());
-    let mut flags = 0;
-    match (&got, taken) {
-        (Ok(_), Some(b)) => flags |= b.flags(),
-        (Err(_), Some(b)) => r.ring.groups.give_back(b),
-        (_, None) => {}
-    }
+    Ok(received(r, t, f, got, whole, taken))
+}
+
+/// What an attempt to receive comes to.
+fn received(
+    r: &Request,
+    t: &Transfer,
+    f: Arc<File>,
+    got: SysResult,
+    whole: usize,
+    taken: Option<Taken>,
+) -> Outcome {
     let nonempty = if got.is_ok() { more_waits(&f) } else { 0 };
-    Ok(match t.outcome(f, got, whole, Events::READABLE) {
+    let o = match t.outcome(f, got, whole, Events::READABLE) {
         Outcome::Done(d) if d.res >= 0 => Outcome::Done(Done {
-            flags: flags | nonempty,
+            flags: nonempty,
             ..d
         }),
         o => o,
-    })
+    };
+    t.after(r, taken, o)
 }
 
 fn recv_many(cx: &Context, r: &Arc<Request>, t: &Transfer) -> Result<Outcome> {
@@ -126,12 +135,14 @@ fn recv_many(cx: &Context, r: &Arc<Request>, t: &Transfer) -> Result<Outcome> {
 pub(super) fn recvmsg(cx: &mut Context, _: &Arc<Ring>, e: &Sqe) -> Prepared {
     let (t, multi) = receiving(e)?;
     let m = Incoming::gather(cx, Va(e.addr))?;
-    by(move |cx, r| {
+    let weight = m.weight();
+    let op = by(move |cx, r| {
         outcome(match multi {
             true => recvmsg_many(cx, r, &t, &m),
             false => recvmsg_one(cx, r, &t, &m),
         })
-    })
+    })?;
+    Ok(weighed(weight, op))
 }
 
 fn recvmsg_one(cx: &Context, r: &Arc<Request>, t: &Transfer, m: &Incoming) -> Result<Outcome> {
@@ -145,7 +156,7 @@ fn recvmsg_one(cx: &Context, r: &Arc<Request>, t: &Transfer, m: &Incoming) -> Re
     let mut dst = match t.e.has(SqeFlags::BUFFER_SELECT) {
         true => {
             let most = m.ranges.first().map_or(0, |r| r.len);
-            let (va, len, b) = select(r, u32::try_from(most).unwrap_or(0))?;
+            let (va, len, b) = t.buffer(r, u32::try_from(most).unwrap_or(0))?;
             taken = Some(b);
             buffer(&mm, va, len as usize)?
         }
@@ -154,20 +165,7 @@ fn recvmsg_one(cx: &Context, r: &Arc<Request>, t: &Transfer, m: &Incoming) -> Re
     let _before = dst.split(t.done.load(Ordering::Relaxed));
     let whole = Sink::remaining(&dst);
     let got = m.receive(cx, &f, &mut dst, t.flags | MSG_DONTWAIT);
-    let mut flags = 0;
-    match (&got, taken) {
-        (Ok(_), Some(b)) => flags |= b.flags(),
-        (Err(_), Some(b)) => r.ring.groups.give_back(b),
-        (_, None) => {}
-    }
-    let nonempty = if got.is_ok() { more_waits(&f) } else { 0 };
-    Ok(match t.outcome(f, got, whole, Events::READABLE) {
-        Outcome::Done(d) if d.res >= 0 => Outcome::Done(Done {
-            flags: flags | nonempty,
-            ..d
-        }),
-        o => o,
-    })
+    Ok(received(r, t, f, got, whole, taken))
 }
 
 /// Each message goes into a provided buffer: `struct io_uring_recvmsg_out`, the address, ancillary

@@ -97,11 +97,13 @@ pub(super) fn write_fixed(cx: &mut Context, ring: &Arc<Ring>, e: &Sqe) -> Prepar
     writes(asked(cx, ring, e)?, registered(ring, e)?)
 }
 
-/// The memory that a place is in: the caller's, or that in which a buffer was registered.
+/// The memory that a place is in, the caller's: a buffer is not pinned, and what another process has
+/// mapped there now is not the caller's to reach.
 fn memory(cx: &Context, place: &Place) -> Result<Arc<Mm>> {
+    let own = cx.mm();
     match place {
-        Place::Registered(node, _) => node.what().mm.upgrade().ok_or(EFAULT),
-        _ => Ok(cx.mm()),
+        Place::Registered(node, _) if !std::ptr::eq(node.what().mm.as_ptr(), &*own) => Err(EFAULT),
+        _ => Ok(own),
     }
 }
 
@@ -121,26 +123,23 @@ fn bytes<'a>(mm: &'a Mm, r: &Request, place: &Place) -> Result<(UserIo<'a>, Opti
 /// Takes a provided buffer, for at most `most` bytes (0: all): where, how long.
 pub(super) fn select(r: &Request, most: u32) -> Result<(Va, u32, Taken)> {
     let taken = r.ring.groups.take(r.sqe.buf_index)?;
-    let len = match most {
-        0 => taken.buffer.len,
-        n => n.min(taken.buffer.len),
-    };
-    Ok((Va(taken.buffer.addr), len, taken))
+    Ok((Va(taken.buffer.addr), used_of(&taken, most), taken))
 }
 
-/// Whether a request for it waits although it was opened with O_NONBLOCK (`FMODE_NOWAIT`).
-fn waits_anyway(f: &File) -> bool {
-    f.ops::<net::Socket>().is_some()
-        || f.ops::<ipc::PipeEnd>().is_some()
-        || f.ops::<ipc::EventFd>().is_some()
-        || f.ops::<ipc::TimerFd>().is_some()
+/// What of a provided buffer is used, of at most `most` bytes (0: all).
+pub(super) fn used_of(b: &Taken, most: u32) -> u32 {
+    match most {
+        0 => b.buffer.len,
+        n => n.min(b.buffer.len),
+    }
 }
 
 const RWF_NOWAIT: u32 = RwFlags::RWF_NOWAIT.bits();
 
 /// Whether a request waits where its file has nothing yet.
 fn may_wait(f: &File, flags: u32) -> bool {
-    f.ops.wait_queue().is_some() && flags & RWF_NOWAIT == 0 && (!f.nonblocking() || waits_anyway(f))
+    // (Also what was opened with O_NONBLOCK.)
+    f.ops.wait_queue().is_some() && flags & RWF_NOWAIT == 0
 }
 
 fn no_polling(r: &Request) -> Result<()> {

@@ -266,6 +266,7 @@ pub(super) fn update_buffers(cx: &Context, ring: &Ring, u: &Update) -> SysResult
     };
     for i in 0..u.n {
         match one(i) {
+            _ if cx.is_killed() => return Err(EINTR),
             Ok(()) => {}
             Err(e) if i == 0 => return Err(e),
             Err(_) => return Ok(i as usize),

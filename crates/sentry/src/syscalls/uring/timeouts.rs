@@ -67,9 +67,11 @@ struct Timeout {
     count: u32,
     left: AtomicU64,
     timer: Mutex<Option<Timer>>,
+    /// Where it is among those that count completions.
+    due: Mutex<Option<i64>>,
 }
 
-pub(super) fn timeout(cx: &mut Context, ring: &Arc<Ring>, e: &Sqe) -> Prepared {
+pub(super) fn timeout(cx: &mut Context, _: &Arc<Ring>, e: &Sqe) -> Prepared {
     use TimeoutFlags as F;
     if e.buf_index != 0 || e.len != 1 || e.file_index != 0 {
         return Err(EINVAL);
@@ -83,7 +85,6 @@ pub(super) fn timeout(cx: &mut Context, ring: &Arc<Ring>, e: &Sqe) -> Prepared {
         return Err(EINVAL);
     }
     let clock = flags.clock()?;
-    let _ = ring;
     Ok(Box::new(Timeout {
         value: time(cx, e.addr)?,
         flags,
@@ -91,6 +92,7 @@ pub(super) fn timeout(cx: &mut Context, ring: &Arc<Ring>, e: &Sqe) -> Prepared {
         count: e.off as u32,
         left: AtomicU64::new(e.off as u32 as u64),
         timer: Mutex::new(None),
+        due: Mutex::new(None),
     }))
 }
 
@@ -146,14 +148,24 @@ impl Operation for Timeout {
         *self.timer.lock() = Some(t);
         let counts = self.count != 0 && !self.flags.contains(TimeoutFlags::MULTISHOT);
         if counts {
-            r.ring.count_for(r, self.count);
+            *self.due.lock() = Some(r.ring.count_for(r, self.count));
         }
         self.set(self.value, self.flags.from());
+        if counts {
+            r.ring.end_counted();
+        }
+        if r.is_done() {
+            // It ended before all of it was there.
+            self.leave(r);
+        }
         Outcome::Pending
     }
-    fn leave(&self, _: &Request) {
+    fn leave(&self, r: &Request) {
         let t = self.timer.lock().take();
         drop(t);
+        if let Some(due) = self.due.lock().take() {
+            r.ring.uncount(due, r);
+        }
     }
     fn as_any(&self) -> &dyn Any {
         self

@@ -14,6 +14,7 @@ use abi::{Result, Va};
 use parking_lot::Mutex;
 use std::any::Any;
 use std::sync::Arc;
+use vfs::ucounts::{Charge, Kind};
 use wait::{Events, Ticket};
 
 /// `FUTEX_WAITV_MAX`.
@@ -25,19 +26,25 @@ struct FutexWait {
     mask: u32,
     /// Gives which was woken.
     tells: bool,
-    queued: Mutex<Option<Vec<Queued>>>,
+    queued: Mutex<Option<(Vec<Queued>, Charge)>>,
 }
+
+/// So many words one user's requests may wait at: each wake-up looks at those that wait at its own.
+const WORDS_MAX: u64 = 4096;
 
 impl FutexWait {
     fn woken(&self) -> Option<usize> {
         let q = self.queued.lock();
-        q.as_ref()?.iter().rposition(Queued::is_woken)
+        q.as_ref()?.0.iter().rposition(Queued::is_woken)
     }
     fn begin(&self, cx: &Context, r: &Arc<Request>) -> Result<Option<usize>> {
         if self.queued.lock().is_some() {
             return Ok(self.woken());
         }
         r.enlist()?;
+        let words = self.words.len() as u64;
+        let charge = r.ring.user.charge(Kind::FutexWaits, words, WORDS_MAX);
+        let charge = charge.ok_or(EAGAIN)?;
         let mut all = Vec::new();
         for (place, expected) in &self.words {
             match Queued::begin(cx, *place, *expected, self.mask, r.listener()) {
@@ -46,7 +53,7 @@ impl FutexWait {
                 Err(e) => return all.iter().rposition(Queued::is_woken).map(Some).ok_or(e),
             }
         }
-        *self.queued.lock() = Some(all);
+        *self.queued.lock() = Some((all, charge));
         Ok(self.woken())
     }
 }

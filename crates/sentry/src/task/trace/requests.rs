@@ -83,7 +83,8 @@ pub fn options(cx: &Context, raw: u64) -> Result<Options> {
 
 /// PTRACE_ATTACH and PTRACE_SEIZE (`ptrace_attach`).
 pub fn attach(cx: &Context, t: &Arc<Task>, by: By, options: Options) -> Result<()> {
-    if Arc::ptr_eq(&t.group, &cx.group) {
+    // (A ring's thread runs no program, and stops for nobody.)
+    if Arc::ptr_eq(&t.group, &cx.group) || t.uring.is_thread() {
         return Err(EPERM);
     }
     // No program begins between the check and the link.

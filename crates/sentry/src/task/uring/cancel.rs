@@ -1,6 +1,7 @@
 //! Which requests a cancellation means (`io_uring/cancel.c`).
 
 use super::Ring;
+use super::abi::{FUTEX_WAIT, FUTEX_WAITV, WAITID};
 use super::request::Request;
 use abi::Result;
 use abi::errno::{EALREADY, EINVAL, ENOENT};
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use vfs::File;
 
 /// Waits for children and futexes: Linux counts one of them, too (`io_futex_cancel`).
-pub(super) const COUNTED: [u8; 3] = [50, 51, 53];
+pub(super) const COUNTED: [u8; 3] = [WAITID, FUTEX_WAIT, FUTEX_WAITV];
 
 bitflags! {
     /// `IORING_ASYNC_CANCEL_*`.
@@ -52,12 +53,9 @@ impl Wanted {
             return true;
         }
         let by_data = !f.intersects(F::FD | F::OP) || f.contains(F::USERDATA);
-        if f.contains(F::FD) {
-            let mine = r.known_file();
-            let same = |(a, b): (&Arc<File>, &Arc<File>)| Arc::ptr_eq(a, b);
-            if !mine.as_ref().zip(self.file.as_ref()).is_some_and(same) {
-                return false;
-            }
+        let is_its = |f: &Arc<File>| r.has_file(f);
+        if f.contains(F::FD) && !self.file.as_ref().is_some_and(is_its) {
+            return false;
         }
         if f.contains(F::OP) && r.sqe.opcode != self.opcode {
             return false;

@@ -67,10 +67,12 @@ impl Ring {
                 break;
             }
             d.active += n;
-            parking_lot::MutexGuard::unlocked(&mut d, || {
+            // (It may be the last that holds it: its end takes locks, this one, too.)
+            parking_lot::MutexGuard::unlocked(&mut d, move || {
                 if !r.wake() {
                     r.end_unissued();
                 }
+                drop(r);
             });
         }
         d.releasing = false;

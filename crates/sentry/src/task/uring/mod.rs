@@ -25,6 +25,9 @@
 //! - A request that waits is in [`Ring::pending`] and charged to the ring's user; so are those that
 //!   are linked behind it, and those that wait for a drain. A full completion ring's overflow is
 //!   charged, too; what is not to be had is counted as dropped.
+//! - A request is of the program that its task was when it was submitted ([`Request::is_current`]): after
+//!   an execve(2) nothing of it is tried any more, whoever held it meanwhile.
+//! - No [`Request`] is dropped under a lock of the ring's: its end takes them.
 //! - A task's end, and its execve(2), end all its requests. The end of a ring's last reference (its
 //!   descriptors and mappings) ends all of the ring's, on the service thread ([`RingFile`]).
 //!   Neither leaves a cycle: a request holds its ring, its task and its file only until it ends;
@@ -152,16 +155,26 @@ pub struct Restrictions {
 #[derive(Default)]
 struct Cq {
     tail: u32,
+    /// How far the tail has moved, ever.
+    moved: u64,
     overflow: VecDeque<(Cqe, Charge)>,
     /// How many completions were timeouts', which timeouts do not count.
-    timeouts: u32,
+    timeouts: u64,
+}
+
+impl Cq {
+    /// The tail goes on by one.
+    fn advance(&mut self) {
+        self.tail = self.tail.wrapping_add(1);
+        self.moved += 1;
+    }
 }
 
 /// Timeouts that count completions.
 #[derive(Default)]
 struct Counted {
-    /// From where on, and how many.
-    all: Vec<(u32, u32, Weak<Request>)>,
+    /// By what is to be reached, and their numbers.
+    all: BTreeMap<(i64, u64), Weak<Request>>,
     /// Somebody ends those that are due.
     ending: bool,
 }
@@ -313,11 +326,11 @@ impl Ring {
         }
         let mut cq = self.cq.lock();
         if by == By::Timer {
-            cq.timeouts = cq.timeouts.wrapping_add(1);
+            cq.timeouts += 1;
         }
         let kept = if !self.overflows.load(Ordering::Relaxed) && self.has_cq_room(cq.tail) {
             self.shared.put(cq.tail, &c);
-            cq.tail = cq.tail.wrapping_add(1);
+            cq.advance();
             self.shared.set(Word::CqTail, cq.tail);
             true
         } else {
@@ -371,7 +384,7 @@ impl Ring {
             && let Some((c, _charge)) = cq.overflow.pop_front()
         {
             self.shared.put(cq.tail, &c);
-            cq.tail = cq.tail.wrapping_add(1);
+            cq.advance();
             some = true;
         }
         self.shared.set(Word::CqTail, cq.tail);
@@ -382,6 +395,9 @@ impl Ring {
         drop(cq);
         if some {
             self.queue.notify(Events::READABLE);
+            if self.has_counted.load(Ordering::SeqCst) {
+                self.end_counted();
+            }
         }
     }
 
@@ -405,29 +421,34 @@ impl Ring {
     }
     /// How many completions were timeouts'.
     #[must_use]
-    pub fn cq_timeouts(&self) -> u32 {
+    pub fn cq_timeouts(&self) -> u64 {
         self.cq.lock().timeouts
     }
-    /// The completions so far without those of timeouts, as timeouts count.
-    #[must_use]
-    pub fn cq_count(&self) -> u32 {
+    /// The completions so far without those of timeouts, as timeouts count. (Of those some may still
+    /// be an overflow.)
+    fn cq_count(&self) -> i64 {
         let cq = self.cq.lock();
-        cq.tail.wrapping_sub(cq.timeouts)
+        cq.moved as i64 - cq.timeouts as i64
     }
 
-    /// A timeout that is to end when so many more completions were told.
-    pub fn count_for(&self, r: &Arc<Request>, count: u32) {
-        let from = self.cq_count();
+    /// A timeout that is to end when so many more completions were told; where it is found
+    /// ([`Ring::uncount`]).
+    #[must_use]
+    pub fn count_for(&self, r: &Arc<Request>, count: u32) -> i64 {
+        let due = self.cq_count() + i64::from(count);
         let mut c = self.counted.lock();
-        c.all.push((from, count, Arc::downgrade(r)));
+        c.all.insert((due, r.number), Arc::downgrade(r));
         self.has_counted.store(true, Ordering::SeqCst);
-        drop(c);
-        self.end_counted();
+        due
+    }
+    /// It has ended.
+    pub fn uncount(&self, due: i64, r: &Request) {
+        self.counted.lock().all.remove(&(due, r.number));
     }
 
     /// Ends the timeouts that have seen enough completions. What is told by that is seen by who is
     /// at it already.
-    fn end_counted(&self) {
+    pub fn end_counted(&self) {
         let mut c = self.counted.lock();
         if c.ending {
             return;
@@ -435,19 +456,16 @@ impl Ring {
         c.ending = true;
         loop {
             let now = self.cq_count();
-            let mut due = Vec::new();
-            c.all.retain(|(from, count, r)| {
-                let is_due = now.wrapping_sub(*from) >= *count;
-                if is_due {
-                    due.extend(r.upgrade());
-                }
-                !is_due && r.strong_count() > 0
-            });
-            if due.is_empty() {
+            let is_due = |e: &std::collections::btree_map::OccupiedEntry<'_, _, _>| {
+                let (due, _): &(i64, u64) = e.key();
+                *due <= now
+            };
+            let Some(first) = c.all.first_entry().filter(is_due) else {
                 break;
-            }
-            parking_lot::MutexGuard::unlocked(&mut c, || {
-                for r in due {
+            };
+            let r = first.remove();
+            parking_lot::MutexGuard::unlocked(&mut c, move || {
+                if let Some(r) = r.upgrade() {
                     r.finish(Done::plain(0));
                 }
             });

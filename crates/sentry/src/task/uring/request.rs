@@ -9,12 +9,12 @@
 //!
 //! *Busy* belongs to the thread that tries it. What is linked behind a request is held by it alone.
 
-use super::abi::{Setup, SqeFlags};
+use super::abi::{Setup, SqeFlags, keeps_links};
 use super::resources::Node;
 use super::told::Arm;
 use super::{By, Cqe, Ring, Sqe, error, result};
 use crate::task::{Context, Task};
-use abi::errno::{EAGAIN, EALREADY, EBADF, ECANCELED};
+use abi::errno::{EAGAIN, EALREADY, EBADF, ECANCELED, ENOTSOCK};
 use abi::linux::O_PATH;
 use abi::{Errno, Result};
 use parking_lot::Mutex;
@@ -103,6 +103,10 @@ pub trait Operation: Send + Sync {
     fn issue(&self, cx: &mut Context, r: &Arc<Request>) -> Outcome;
     /// It has ended, by whoever: what it arranged is taken back. No lock is held.
     fn leave(&self, _r: &Request) {}
+    /// What it holds of the kernel's memory beside itself, bytes.
+    fn weight(&self) -> u64 {
+        0
+    }
     fn as_any(&self) -> &dyn Any;
 }
 
@@ -130,6 +134,8 @@ pub struct Request {
     /// Its entry was no good.
     pub fault: Option<Errno>,
     pub number: u64,
+    /// Which program its task was then.
+    program: u64,
     phase: AtomicU8,
     /// It is to be cancelled; noted while it was busy.
     noted: AtomicBool,
@@ -180,14 +186,16 @@ impl Request {
         identity: Option<Arc<Credentials>>,
     ) -> Arc<Request> {
         let fault = op.as_ref().err().copied();
+        let op = op.unwrap_or_else(|e| Box::new(Faulty(e)));
         Arc::new(Request {
             ring: ring.clone(),
             task: task.clone(),
             sqe,
-            op: op.unwrap_or_else(|e| Box::new(Faulty(e))),
+            op,
             identity,
             fault,
             number: ring.number(),
+            program: task.uring.program(),
             phase: AtomicU8::new(WAITING),
             noted: AtomicBool::new(false),
             queued: AtomicBool::new(false),
@@ -222,6 +230,12 @@ impl Request {
         self.noted.load(Ordering::SeqCst)
     }
 
+    /// Whether its task still tries it: it has not ended, nor become another program, since.
+    #[must_use]
+    pub fn is_current(&self) -> bool {
+        self.task.uring.tries(self.program)
+    }
+
     /// Its file, found at the first attempt (`io_assign_file`); `EBADF`.
     pub fn file(&self) -> Result<Arc<File>> {
         if let Some(f) = &self.state.lock().file {
@@ -232,10 +246,13 @@ impl Request {
         self.state.lock().file = Some(found);
         Ok(file)
     }
-    /// The file if one was found.
+    /// Whether this is the file that was found.
     #[must_use]
-    pub fn known_file(&self) -> Option<Arc<File>> {
-        self.state.lock().file.as_ref().map(|f| f.file().clone())
+    pub fn has_file(&self, f: &Arc<File>) -> bool {
+        let s = self.state.lock();
+        s.file
+            .as_ref()
+            .is_some_and(|own| Arc::ptr_eq(own.file(), f))
     }
     /// A descriptor's file, or a registered one.
     pub fn find_file(&self, fd: i32, registered: bool) -> Result<FileRef> {
@@ -250,7 +267,16 @@ impl Request {
         }
     }
 
-    /// Whether its file, or that of what is linked behind it, is a ring.
+    /// Whether it waits at a word of its task's memory.
+    #[must_use]
+    pub fn waits_at_memory(&self) -> bool {
+        matches!(
+            self.sqe.opcode,
+            super::abi::FUTEX_WAIT | super::abi::FUTEX_WAITV
+        )
+    }
+
+    /// Whether its file is a ring.
     #[must_use]
     pub fn keeps_a_ring(&self) -> bool {
         let s = self.state.lock();
@@ -262,7 +288,7 @@ impl Request {
     pub fn charge(&self) -> Result<()> {
         let mut s = self.state.lock();
         if s.charge.is_none() {
-            s.charge = Some(self.ring.charge(REQUEST)?);
+            s.charge = Some(self.ring.charge(REQUEST + self.op.weight())?);
         }
         Ok(())
     }
@@ -279,7 +305,7 @@ impl Request {
             self.ring.pending.lock().remove(&self.key());
         }
         // Who ends the ring, or the task, looks at the table after this.
-        if self.ring.is_dead() || self.task.uring.is_closed() {
+        if self.ring.is_dead() || !self.is_current() {
             return Err(ECANCELED);
         }
         Ok(())
@@ -303,7 +329,7 @@ impl Request {
             return false;
         }
         loop {
-            if self.is_noted() {
+            if self.is_noted() || self.ring.is_dead() || !self.is_current() {
                 self.finish(Done::error(ECANCELED));
                 return true;
             }
@@ -312,7 +338,10 @@ impl Request {
                 self.op.issue(cx, self)
             };
             let listens = match outcome {
-                Outcome::Done(d) => {
+                Outcome::Done(mut d) => {
+                    // (Whose file is none, or no socket, fails as any.)
+                    let is_none = [EBADF, ENOTSOCK].map(error).contains(&d.res);
+                    d.failed &= is_none || !keeps_links(self.sqe.opcode);
                     self.finish(d);
                     let after = std::mem::take(&mut self.state.lock().after);
                     for r in after {
@@ -337,7 +366,7 @@ impl Request {
             .phase
             .compare_exchange(BUSY, WAITING, done, failed)
             .is_ok()
-            && (self.is_noted() || self.ring.is_dead() || self.task.uring.is_closed())
+            && (self.is_noted() || self.ring.is_dead() || !self.is_current())
         {
             // Who cancelled it found it busy, or not at all.
             let _ = self.cancel();
@@ -542,22 +571,17 @@ fn leave_queue(l: Option<(Arc<File>, Events, Ticket)>) {
 }
 
 /// As long as it lives, the task acts as another.
-struct As {
-    task: Arc<Task>,
-    own: Arc<Credentials>,
-}
+struct As(Arc<Task>);
 
 impl As {
     fn begin(cx: &Context, identity: &Arc<Credentials>) -> As {
-        As {
-            own: cx.task.act_as(identity.clone()),
-            task: cx.task.clone(),
-        }
+        cx.task.act_as(identity.clone());
+        As(cx.task.clone())
     }
 }
 
 impl Drop for As {
     fn drop(&mut self) {
-        self.task.act_as(self.own.clone());
+        self.0.act_as_itself();
     }
 }

@@ -46,6 +46,9 @@ pub struct TaskSide {
     work: Mutex<VecDeque<Arc<dyn Held<Request>>>>,
     /// No work is taken any more: the task ends, or becomes another program.
     closed: AtomicBool,
+    /// How often it became another program: requests of an earlier one are not its any more, whoever
+    /// holds them just then. Changed while it is closed.
+    program: AtomicU64,
     /// The rings that it has submitted to. Own.
     rings: Mutex<Vec<Weak<dyn Held<Ring>>>>,
     /// `IORING_REGISTER_RING_FDS`. Own.
@@ -64,6 +67,16 @@ impl TaskSide {
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::SeqCst)
+    }
+    /// Which program it is: for what it submits.
+    #[must_use]
+    pub fn program(&self) -> u64 {
+        self.program.load(Ordering::SeqCst)
+    }
+    /// Whether it still tries what it submitted as this program.
+    #[must_use]
+    pub fn tries(&self, program: u64) -> bool {
+        self.program() == program && !self.is_closed()
     }
     /// Whether it is a ring's thread, which runs no application.
     #[must_use]
@@ -115,7 +128,7 @@ pub(super) fn push(r: &Arc<Request>) -> bool {
     if r.is_deferred() {
         let mut local = ring.local.lock();
         // Who closes it looks at what is there afterwards.
-        if ring.is_dead() || task.uring.is_closed() {
+        if ring.is_dead() || !r.is_current() {
             return false;
         }
         local.push_back(r.clone());
@@ -131,7 +144,7 @@ pub(super) fn push(r: &Arc<Request>) -> bool {
         return true;
     }
     let mut work = task.uring.work.lock();
-    if task.uring.is_closed() {
+    if !r.is_current() {
         return false;
     }
     work.push_back(r.clone());
@@ -206,7 +219,7 @@ fn run_all(cx: &mut Context, list: impl Iterator<Item = Arc<Request>>) {
             r.ring.shared.flag(SQ_TASKRUN, false);
         }
         r.queued.store(false, Ordering::SeqCst);
-        if cx.is_killed() || cx.task.uring.is_closed() {
+        if cx.is_killed() || !r.is_current() {
             r.end_unissued();
         } else {
             r.run(cx);
@@ -226,7 +239,7 @@ impl Ring {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Leaves {
     /// It ends: what waits goes on to wait, and is cancelled when it is told that it could go on;
-    /// but for what waits for rings, which would keep itself (`REQ_F_INFLIGHT`).
+    /// but for what waits for rings, which would keep itself (`REQ_F_INFLIGHT`), and at its memory.
     AtExit,
     /// It becomes another program.
     AtExec,
@@ -237,13 +250,14 @@ impl Task {
     pub fn leave_uring(&self, why: Leaves) {
         let side = &self.uring;
         side.closed.store(true, Ordering::SeqCst);
+        side.program.fetch_add(1, Ordering::SeqCst);
         let rings = std::mem::take(&mut *side.rings.lock());
         let registered = std::mem::take(&mut *side.registered.lock());
         loop {
             for ring in rings.iter().filter_map(Weak::upgrade) {
                 let mine = |r: &Request| {
                     let is_mine = std::ptr::eq(&*r.task, self);
-                    is_mine && (why == Leaves::AtExec || r.keeps_a_ring())
+                    is_mine && (why == Leaves::AtExec || r.keeps_a_ring() || r.waits_at_memory())
                 };
                 ring.held().cancel_all(mine);
             }
