@@ -12,8 +12,8 @@
 //! A free frame reads as zeros. Most free frames are holes of the file; small runs that were just
 //! in use are overwritten and stay in memory for the next to come (`kept`).
 //!
-//! Frames are counted for who made them (`accounts`), and so is the time that the lack of them costs
-//! (`pressure`).
+//! Frames are counted for who made them (`accounts`), and so is the time that the lack of them
+//! costs (`pressure`).
 //!
 //! Lock order: `Clas::inner` and the lock of a [`MappingRegistry`] are leaves; nothing is called
 //! with them held. Before them come an `Mm`'s lock and then a file's own lock (see the `mm` crate).

@@ -7,12 +7,13 @@
 //!
 //! # Invariants
 //!
-//! - A [`Stall`] counts for its thread's account, as it is when it begins, and for all above; at its
-//!   end for the same ones, those that are gone excepted. A thread has one at a time.
-//! - *some* is exact. Who else runs is only looked at now and then, by a watcher ([`Clas::on_stall`])
-//!   that is there as long as there are stalls: *full* is the part of *some* in which it found nobody.
-//! - Averages have Linux's form: each 2 s what was lost is taken in, with less weight the older it is.
-//!   Who reads them, and the watcher, take in what was lost since.
+//! - A [`Stall`] counts for its thread's account, as it is when it begins, and for all above; at
+//!   its end for the same ones, those that are gone excepted. A thread has one at a time.
+//! - *some* is exact. Who else runs is only looked at now and then, by a watcher
+//!   ([`Clas::on_stall`]) that is there as long as there are stalls: *full* is the part of *some*
+//!   in which it found nobody.
+//! - Averages have Linux's form: each 2 s what was lost is taken in, with less weight the older it
+//!   is. Who reads them, and the watcher, take in what was lost since.
 //!
 //! All of it is under the lock of [`Clas`].
 
@@ -248,8 +249,8 @@ impl Clas {
     }
 
     /// Has `watcher` told, once for all, when there are stalls and nobody watches: from then on it
-    /// looks ([`Clas::stalled`]), until it need not any more ([`Clas::may_end_watch`]); false where it cannot.
-    /// Locks of address spaces may be held.
+    /// looks ([`Clas::stalled`]), until it need not any more ([`Clas::may_end_watch`]); false where
+    /// it cannot. Locks of address spaces may be held.
     pub fn on_stall(&self, watcher: Box<dyn Fn() -> bool + Send + Sync>) {
         let _ = self.watch.watcher.set(watcher);
     }

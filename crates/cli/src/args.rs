@@ -140,14 +140,16 @@ pub struct Do {
     pub swap: Option<i64>,
     /// Keeps swap in a file in this directory, instead of in memory
     ///
-    /// The file has no name, and is encrypted by a key that ends with the sandbox. As large as --swap says, at most.
+    /// The file has no name, and is encrypted by a key that ends with the sandbox. As large as
+    /// --swap says, at most.
     #[arg(long, value_name = "DIR", requires = "swap")]
     pub swap_dir: Option<PathBuf>,
     /// How it is chosen what is swapped out: reservation, lru, clock, priority or working-set
     ///
-    /// reservation takes from each process by its share; lru what was not used for longest; clock
-    /// nearly that, for less; priority from those with the highest oom_score_adj first; working-set is lru, and swaps out
-    /// what was not used for 20 seconds, unasked. [default: reservation]
+    /// clock: what was not used since its hand came by; reservation: the same, and last what
+    /// processes have above what is reserved for them; lru: what was not used for longest; priority:
+    /// all of those with the highest oom_score_adj first; working-set: as lru, and, unasked, what
+    /// was not used for 20 seconds. [default: reservation]
     #[arg(long, value_name = "POLICY", requires = "swap")]
     pub replacement: Option<config::Replacement>,
     /// The most memory that each of its processes may have, as in 64M [default: no limit]

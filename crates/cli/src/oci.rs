@@ -118,12 +118,12 @@ pub struct RuntimeArgs {
     /// dev.cloister.memory.swap says less of one
     #[arg(long, value_name = "SIZE", value_parser = oci::memory::amount)]
     swap: Option<u64>,
-    /// Keeps swap in a file without a name in this directory, encrypted by a key that ends with the sandbox,
-    /// instead of in memory
+    /// Keeps swap in a file without a name in this directory, encrypted by a key that ends with the
+    /// sandbox, instead of in memory
     #[arg(long, value_name = "DIR", requires = "swap")]
     swap_dir: Option<PathBuf>,
-    /// How it is chosen what is swapped out: reservation, lru, clock, priority or working-set (see cloister do
-    /// --help). The annotation dev.cloister.memory.replacement says it of one container
+    /// How it is chosen what is swapped out: reservation, lru, clock, priority or working-set (see
+    /// cloister do --help). The annotation dev.cloister.memory.replacement says it of one container
     #[arg(long, value_name = "POLICY")]
     replacement: Option<config::Replacement>,
     /// The most memory that each process of a container may have. The annotation

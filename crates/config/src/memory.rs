@@ -44,7 +44,8 @@ pub struct Lost {
     pub total_us: u64,
 }
 
-/// One process's address space. Processes that share one are told one by one, with the same numbers.
+/// One process's address space. Processes that share one are told one by one, with the same
+/// numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MemoryProcess {

@@ -1,4 +1,5 @@
-//! Where an address space's memory is sent out next, what came in last, and who may have its frames,
+//! Where an address space's memory is sent out next, what came in last, and who may have its
+//! frames,
 //! too: what [`crate::swap`] keeps.
 
 use crate::{Mm, PAGE};

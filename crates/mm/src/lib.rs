@@ -52,11 +52,11 @@
 //! Below them are single VMAs (`vma`), PMAs (`pma`) and what goes in and out (`types`). Above them
 //! are operations: `resolve` finds or makes the PMA for an access; `host` makes the cache agree
 //! with VMAs and PMAs; `place` finds an address; and there is a file for each group of calls
-//! (`map`, `remap`, `protect`, `seal`, `brk`, `advise`, `lock`, `policy`, `fork`), for faults (`fault`,
-//! `stack`), for giving back what nobody touched (`trim`) and
-//! for what is swapped out (`swap`) and how long it was not used (`age`), for the Sentry's accesses (`copy`, `user`, `futex`), for code (`patch`) and for
-//! `/proc` (`info`). An operation ends in `Mm::with`: the batch is made, then, without the lock,
-//! frames are given back and files dropped.
+//! (`map`, `remap`, `protect`, `seal`, `brk`, `advise`, `lock`, `policy`, `fork`), for faults
+//! (`fault`, `stack`), for giving back what nobody touched (`trim`) and for what is swapped out
+//! (`swap`) and how long it was not used (`age`), for the Sentry's accesses (`copy`, `user`,
+//! `futex`), for code (`patch`) and for `/proc` (`info`). An operation ends in `Mm::with`: the
+//! batch is made, then, without the lock, frames are given back and files dropped.
 //!
 //! # Lock order
 //!

@@ -94,8 +94,8 @@ impl Quota {
         self.kmem.as_mut().is_none_or(fits)
     }
 
-    /// What is known of ages takes so many entries now; false where that is too much. (Less is given
-    /// back by [`Quota::spare`].)
+    /// What is known of ages takes so many entries now; false where that is too much. (Less is
+    /// given back by [`Quota::spare`].)
     pub(crate) fn take_ages(&mut self, entries: usize, ages: usize) -> bool {
         self.ages = ages;
         self.charge(entries)

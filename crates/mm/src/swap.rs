@@ -84,10 +84,10 @@ pub(crate) enum Others {
 }
 
 impl Mm {
-    /// Sends out up to so many bytes that were not used lately, as `pick` has it, of frames that this
-    /// account or one below pays for, but nothing of its reservation. For who holds the address space
-    /// it waits so long (else a busy process would give nothing, and others more); where that one
-    /// waits for room, it is asked to do it, later.
+    /// Sends out up to so many bytes that were not used lately, as `pick` has it, of frames that
+    /// this account or one below pays for, but nothing of its reservation. For who holds the
+    /// address space it waits so long (else a busy process would give nothing, and others more);
+    /// where that one waits for room, it is asked to do it, later.
     pub fn send_out(&self, bytes: u64, of: AccountId, pick: Pick, patience: Duration) -> Sent {
         let held = || (!self.waiter.waits()).then(|| self.state.try_lock_for(patience));
         let Some(mut st) = self.state.try_lock().or_else(|| held().flatten()) else {
@@ -220,8 +220,8 @@ impl State {
         self.send_steps(&[(found, Others::Unused)], bytes)
     }
 
-    /// Clusters from the hand on, all round, of PMAs that go (`goes`); none of them is mapped here any
-    /// more. `None` where the host cannot unmap it.
+    /// Clusters from the hand on, all round, of PMAs that go (`goes`); none of them is mapped here
+    /// any more. `None` where the host cannot unmap it.
     pub(crate) fn next_round(&mut self, bytes: u64, goes: impl Fn(&Pma) -> bool) -> Option<Round> {
         let start = self.swap.out;
         let round = self.look([start..USER_MAX, 0..start], bytes, goes);
@@ -263,8 +263,8 @@ impl State {
         done
     }
 
-    /// Clusters of these places that could go, of PMAs that do (`goes`), until there are enough that were not
-    /// used lately, or [`LOOK`] times as much was looked at. The hand moves on.
+    /// Clusters of these places that could go, of PMAs that do (`goes`), until there are enough
+    /// that were not used lately, or [`LOOK`] times as much was looked at. The hand moves on.
     fn look(&mut self, places: [Range<u64>; 2], bytes: u64, goes: impl Fn(&Pma) -> bool) -> Round {
         let mut round = Round::default();
         let (mut found, mut looked) = (0, 0);

@@ -1,5 +1,6 @@
-//! What a container has of memory beside what its bundle says: swap of its own, how it is chosen what
-//! goes there, and a limit of each process. The runtime's options say it, and annotations say less of it.
+//! What a container has of memory beside what its bundle says: swap of its own, how it is chosen
+//! what goes there, and a limit of each process. The runtime's options say it, and annotations say
+//! less of it.
 
 use crate::spec::Spec;
 use crate::{Error, Result, Runtime};

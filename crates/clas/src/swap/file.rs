@@ -2,15 +2,15 @@
 //!
 //! # Invariants
 //!
-//! - What is written is encrypted, each page by itself (ChaCha20-Poly1305, RFC 8439), with a key that
-//!   is made with the store and is nowhere else: the file is worth nothing once the sandbox has
-//!   ended. The file is the host's, and so is who may change it: a page that does not come back
+//! - What is written is encrypted, each page by itself (ChaCha20-Poly1305, RFC 8439), with a key
+//!   that is made with the store and is nowhere else: the file is worth nothing once the sandbox
+//!   has ended. The file is the host's, and so is who may change it: a page that does not come back
 //!   as it went is `EIO`, also one that went to another slot, or earlier.
 //! - A page has a number of its own that no other ever had, from which its nonce is made: with one
 //!   key no nonce is used twice.
-//! - A [`Slot`] names a page of the file. What belongs to it is written before it is handed out, and
-//!   read before it is freed: so files are written and read without the lock, which protects what
-//!   is free and what is known of slots alone.
+//! - A [`Slot`] names a page of the file. What belongs to it is written before it is handed out,
+//!   and read before it is freed: so files are written and read without the lock, which protects
+//!   what is free and what is known of slots alone.
 //! - The lock is a leaf.
 
 use super::{PAGE, Slot, Store};

@@ -323,8 +323,8 @@ impl Clas {
         Ok(())
     }
 
-    /// Gives it `bytes` of swap, encrypted, in an empty file of the host's that nobody else has; once
-    /// for all.
+    /// Gives it `bytes` of swap, encrypted, in an empty file of the host's that nobody else has;
+    /// once for all.
     pub fn swap_in_file(&self, file: HostFd, bytes: u64) {
         let swap = Swap::new(Box::new(file::SwapFile::new(file)), bytes);
         let _ = self.swap.set(swap);

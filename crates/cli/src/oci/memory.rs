@@ -14,7 +14,8 @@ pub enum MemoryCommand {
     Show(ShowArgs),
     /// Draws what lies where in a container's memory, and whose it is
     Map(MapArgs),
-    /// Changes what a process may have and what is kept for it, or how it is chosen what is swapped out
+    /// Changes what a process may have and what is kept for it, or how it is chosen what is swapped
+    /// out
     Set(SetArgs),
 }
 

@@ -95,8 +95,8 @@ impl Shortage {
         self.chosen.lock().has_thread = false;
     }
 
-    /// Waits for the end of a period, so long at least; `None` where the policy has none: the thread is to
-    /// end.
+    /// Waits for the end of a period, so long at least; `None` where the policy has none: the
+    /// thread is to end.
     pub(crate) fn await_period(&self, least: Duration) -> Option<Arc<dyn Policy>> {
         let mut c = self.chosen.lock();
         loop {

@@ -8,8 +8,9 @@
 //!   on a thread of its own, which is there only while somebody waits, and takes an address
 //!   space's lock only where it is free. Who waits with such a lock held sends out its own part
 //!   itself, when it is asked.
-//! - What is sent out is taken as the policy says (`container::replacement`). Nobody gives what is reserved for it, nor what its group is protected by
-//!   from others (`memory.min`; `memory.low` as long as there is something else).
+//! - What is sent out is taken as the policy says (`container::replacement`). Nobody gives what is
+//!   reserved for it, nor what its group is protected by from others (`memory.min`; `memory.low` as
+//!   long as there is something else).
 //! - For a group's limit ([`Domain`]) only frames go that are paid from its account or one below,
 //!   and only processes of it and of groups below are asked, or ended.
 //! - A process that has reached a limit of its own makes room itself ([`mm::Bounds`]); where it

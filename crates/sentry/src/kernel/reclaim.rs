@@ -1,6 +1,6 @@
 //! What is done about a container's memory while nobody waits for it: what was not used for long is
-//! sent out, where its policy says so (`container::replacement`), and it is looked who runs while others stall
-//! for lack of memory ([`clas::Pressure`]).
+//! sent out, where its policy says so (`container::replacement`), and it is looked who runs while
+//! others stall for lack of memory ([`clas::Pressure`]).
 //!
 //! # Invariant
 //!
@@ -64,8 +64,8 @@ impl Kernel {
         }));
     }
 
-    /// A generation ends, and what the policy says is sent out. `stalled` is the part of the last one
-    /// in which threads stalled.
+    /// A generation ends, and what the policy says is sent out. `stalled` is the part of the last
+    /// one in which threads stalled.
     fn send_unasked(&self, c: &Arc<Container>, policy: &dyn Policy, stalled: f64) {
         if !c.clas.can_swap() {
             return;

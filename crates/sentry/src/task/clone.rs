@@ -407,8 +407,8 @@ fn child_state(cx: &Context, a: &CloneArgs, thread: &mut dyn AppThread) -> Resul
 }
 
 /// Makes a thread of the caller's process that never runs the application's code
-/// (`create_io_thread`): it shares all that threads share, acts as the caller does now, and takes no
-/// signals. It ends when `body` returns.
+/// (`create_io_thread`): it shares all that threads share, acts as the caller does now, and takes
+/// no signals. It ends when `body` returns.
 pub fn kernel_thread(
     cx: &mut Context,
     comm: &[u8],

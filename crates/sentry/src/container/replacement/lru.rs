@@ -1,8 +1,9 @@
 //! `lru`: what was not used for longest goes first, whose it may be (Linux's multi-generation LRU,
 //! mm/vmscan.c, in the large).
 //!
-//! Ages are those of [`mm::Mm::age`]. A generation ends where nothing is left that is older than the
-//! last one, but only after a part of all memory went since: looking at it costs as much as there is.
+//! Ages are those of [`mm::Mm::age`]. A generation ends where nothing is left that is older than
+//! the last one, but only after a part of all memory went since: looking at it costs as much as
+//! there is.
 
 use super::clock::Clock;
 use super::{Need, Part, Policy, Share, parts};

@@ -1,8 +1,8 @@
 //! `reservation`: ContainerVisor's (`docs/decisions/0028`).
 //!
-//! With u bytes here and r reserved, Δ = max(u − r, 0) can be taken. Those without a reservation give
-//! first, as by `clock`; then those furthest above their own, by Δ/r, until all that have given are
-//! level.
+//! With u bytes here and r reserved, Δ = max(u − r, 0) can be taken. Those without a reservation
+//! give first, as by `clock`; then those furthest above their own, by Δ/r, until all that have
+//! given are level.
 
 use super::clock::Clock;
 use super::{Part, Policy, Share, parts};

@@ -168,8 +168,8 @@ fn softirqs(cpus: u32) -> String {
     s
 }
 
-/// `/proc/pressure`: of memory what the container's threads lose; the host's stalls for its CPUs and
-/// devices are not told.
+/// `/proc/pressure`: of memory what the container's threads lose; the host's stalls for its CPUs
+/// and devices are not told.
 fn pressure(k: &Arc<Kernel>, c: &Arc<Container>) -> StaticDir {
     let none = clas::Pressure::default().to_string();
     let own = Arc::downgrade(c);

@@ -74,15 +74,16 @@ impl Transfer {
             held: Mutex::new(None),
         })
     }
-    /// A provided buffer, for at most `most` bytes (0: all): that of an earlier part, or one that is
-    /// taken now.
+    /// A provided buffer, for at most `most` bytes (0: all): that of an earlier part, or one that
+    /// is taken now.
     pub(super) fn buffer(&self, r: &Request, most: u32) -> Result<(Va, u32, Taken)> {
         match self.held.lock().take() {
             Some(b) => Ok((Va(b.buffer.addr), used_of(&b, most), b)),
             None => select(r, most),
         }
     }
-    /// What becomes of the buffer by what an attempt came to: told, kept for the next, or given back.
+    /// What becomes of the buffer by what an attempt came to: told, kept for the next, or given
+    /// back.
     pub(super) fn after(&self, r: &Request, taken: Option<Taken>, o: Outcome) -> Outcome {
         let Some(b) = taken else { return o };
         match o {

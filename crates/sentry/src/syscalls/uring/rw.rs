@@ -97,8 +97,8 @@ pub(super) fn write_fixed(cx: &mut Context, ring: &Arc<Ring>, e: &Sqe) -> Prepar
     writes(asked(cx, ring, e)?, registered(ring, e)?)
 }
 
-/// The memory that a place is in, the caller's: a buffer is not pinned, and what another process has
-/// mapped there now is not the caller's to reach.
+/// The memory that a place is in, the caller's: a buffer is not pinned, and what another process
+/// has mapped there now is not the caller's to reach.
 fn memory(cx: &Context, place: &Place) -> Result<Arc<Mm>> {
     let own = cx.mm();
     match place {

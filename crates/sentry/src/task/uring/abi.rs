@@ -170,8 +170,8 @@ pub const WAITID: u8 = 50;
 pub const FUTEX_WAIT: u8 = 51;
 pub const FUTEX_WAITV: u8 = 53;
 
-/// Whether what is linked behind an operation begins although it failed: Linux does not fail those of
-/// fsync, sync_file_range, fallocate, statx, madvise, shutdown, paths, xattrs and ftruncate.
+/// Whether what is linked behind an operation begins although it failed: Linux does not fail those
+/// of fsync, sync_file_range, fallocate, statx, madvise, shutdown, paths, xattrs and ftruncate.
 #[must_use]
 pub fn keeps_links(opcode: u8) -> bool {
     matches!(opcode, 3 | 8 | 17 | 21 | 25 | 34..=39 | 41..=44 | 55)

@@ -25,8 +25,8 @@
 //! - A request that waits is in [`Ring::pending`] and charged to the ring's user; so are those that
 //!   are linked behind it, and those that wait for a drain. A full completion ring's overflow is
 //!   charged, too; what is not to be had is counted as dropped.
-//! - A request is of the program that its task was when it was submitted ([`Request::is_current`]): after
-//!   an execve(2) nothing of it is tried any more, whoever held it meanwhile.
+//! - A request is of the program that its task was when it was submitted ([`Request::is_current`]):
+//!   after an execve(2) nothing of it is tried any more, whoever held it meanwhile.
 //! - No [`Request`] is dropped under a lock of the ring's: its end takes them.
 //! - A task's end, and its execve(2), end all its requests. The end of a ring's last reference (its
 //!   descriptors and mappings) ends all of the ring's, on the service thread ([`RingFile`]).
@@ -35,10 +35,10 @@
 //! - No lock here is held while application memory or files are touched; the *turn* of submitting
 //!   ([`Turn`]) is, and is waited for so that SIGKILL ends the wait.
 //!
-//! Lock order: [`Turn`] → anything; `counted` → `cq`; a [`Request`]'s state → that of what is linked
-//! behind it. All others are leaves: `Ring::cq`, `pending`, `drain`, `local`, resources, groups,
-//! `TaskSide`'s. Listeners ([`told::Arm`]) run under a wait queue's lock and take `local` or the
-//! task's list, and the kick.
+//! Lock order: [`Turn`] → anything; `counted` → `cq`; a [`Request`]'s state → that of what is
+//! linked behind it. All others are leaves: `Ring::cq`, `pending`, `drain`, `local`, resources,
+//! groups, `TaskSide`'s. Listeners ([`told::Arm`]) run under a wait queue's lock and take `local`
+//! or the task's list, and the kick.
 
 pub mod abi;
 pub mod buffers;
@@ -424,8 +424,8 @@ impl Ring {
     pub fn cq_timeouts(&self) -> u64 {
         self.cq.lock().timeouts
     }
-    /// The completions so far without those of timeouts, as timeouts count. (Of those some may still
-    /// be an overflow.)
+    /// The completions so far without those of timeouts, as timeouts count. (Of those some may
+    /// still be an overflow.)
     fn cq_count(&self) -> i64 {
         let cq = self.cq.lock();
         cq.moved as i64 - cq.timeouts as i64

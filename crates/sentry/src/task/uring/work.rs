@@ -46,8 +46,8 @@ pub struct TaskSide {
     work: Mutex<VecDeque<Arc<dyn Held<Request>>>>,
     /// No work is taken any more: the task ends, or becomes another program.
     closed: AtomicBool,
-    /// How often it became another program: requests of an earlier one are not its any more, whoever
-    /// holds them just then. Changed while it is closed.
+    /// How often it became another program: requests of an earlier one are not its any more,
+    /// whoever holds them just then. Changed while it is closed.
     program: AtomicU64,
     /// The rings that it has submitted to. Own.
     rings: Mutex<Vec<Weak<dyn Held<Ring>>>>,
