@@ -32,7 +32,7 @@ bitflags::bitflags! {
     }
 }
 
-// No two share a bit: the policy has all that is left, so that one more flag takes one from it.
+// No two share a bit: new ones go from bit 34 on.
 const _: () = {
     let (all, mut ones, mut i) = (<VmaFlags as bitflags::Flags>::FLAGS, 0, 0);
     while i < all.len() {

@@ -7,7 +7,6 @@
 //! engine     the rules of a namespace: a packet's way through the chains of a hook
 //! nft        nf_tables' netlink messages: transactions, dumps
 //! ct         conntrack's netlink messages
-//! legacy     the tables of iptables' socket options, as rules of the same kind
 //! xt         iptables' matches and targets
 //! expr       expressions: what rules are made of
 //! set        sets and maps

@@ -20,7 +20,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Numbers from which Linux has no calls (6.12 ends at 466).
+/// Numbers from which Linux has no calls (6.13 ends at 466).
 const END: u64 = 480;
 /// Calls of x32 programs.
 const X32: u64 = 0x4000_0000;

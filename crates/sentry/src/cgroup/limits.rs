@@ -1,6 +1,7 @@
 //! The limits of a container, as the files of its group tell them.
 //!
-//! The host's control groups enforce memory, CPU time and CPU sets; the starter tells the same
+//! The host's control groups enforce CPU time and CPU sets; memory and tasks are limited here, with
+//! the host's limit of memory above; the starter tells the same
 //! values here, first with the container and then with each update, so that a runtime that sizes
 //! itself (Java, Go, Node, .NET) reads what it has. The files are those that version 2 shows at the
 //! root of a container's cgroup namespace. They cannot be written from inside: the values are the

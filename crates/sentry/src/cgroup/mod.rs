@@ -1,6 +1,6 @@
 //! Control groups, version 2 (`cgroups(7)`, Documentation/admin-guide/cgroup-v2.rst): one tree for
 //! a container, which every process of it is somewhere in, with the controllers `pids` and `memory`
-//! and the core's own services (freezing, killing).
+//! (`cpu` and `cpuset` limit nothing) and the core's own services (freezing, killing).
 //!
 //! A process is in one group with all its threads (there are no threaded groups). It counts against
 //! its group and all above it: each live thread but the main one, and the main one until it is

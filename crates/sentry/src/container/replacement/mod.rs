@@ -4,7 +4,8 @@
 //! # Invariants
 //!
 //! - A policy only plans: from whom, how much, and what of it ([`mm::Pick`]). It takes no locks but
-//!   its own, and asks no address space. Who carries its plans out is [`crate::kernel`]'s `memory`.
+//!   its own, and asks no address space. `kernel::send` carries its plans out; `kernel::reclaim`
+//!   those that nobody asked for.
 //! - Whatever it plans, nobody gives of what is reserved for it, and what goes is not mapped on the
 //!   host: a bad plan costs time, never contents or promises.
 //! - Where a plan yields too little, there is [`rest`]: everybody's, by second chance.
@@ -84,8 +85,9 @@ pub(crate) trait Policy: Debug + Send + Sync {
         false
     }
 
-    /// This went of one address space, which was asked like this.
-    fn gave(&self, _who: u64, _pick: Pick, _sent: Sent) {}
+    /// This went of the address space with this [`Share::id`], which was asked like this; not of
+    /// what went unasked.
+    fn gave(&self, _id: u64, _pick: Pick, _sent: Sent) {}
 
     /// How often it has memory sent out that nobody needs; a generation ends each time.
     fn period(&self) -> Option<Duration> {

@@ -28,10 +28,11 @@
 //! - A request is of the program that its task was when it was submitted ([`Request::is_current`]):
 //!   after an execve(2) nothing of it is tried any more, whoever held it meanwhile.
 //! - No [`Request`] is dropped under a lock of the ring's: its end takes them.
-//! - A task's end, and its execve(2), end all its requests. The end of a ring's last reference (its
-//!   descriptors and mappings) ends all of the ring's, on the service thread ([`RingFile`]).
-//!   Neither leaves a cycle: a request holds its ring, its task and its file only until it ends;
-//!   a ring does not register rings, and does not travel in messages (`EINVAL`, as on Linux).
+//! - A task's execve(2) ends all its requests; at its end those that wait go on, to be cancelled
+//!   when they are told, but for some ([`work::Leaves`]). The end of a ring's last reference (its
+//!   descriptors and mappings) ends all of the ring's, on the thread `later` ([`RingFile`]).
+//!   Neither leaves a cycle: a request holds its ring, its task and its file only until it ends; a
+//!   ring does not register rings, and does not travel in messages (`EINVAL`, as on Linux).
 //! - No lock here is held while application memory or files are touched; the *turn* of submitting
 //!   ([`Turn`]) is, and is waited for so that SIGKILL ends the wait.
 //!
