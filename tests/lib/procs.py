@@ -15,6 +15,17 @@ def descendants(pid):
     return found
 
 
+def pss(pids):
+    """Their memory, where what is shared is divided among those who share it, in KiB."""
+    total = 0
+    for p in pids:
+        with contextlib.suppress(OSError):
+            for line in Path(f"/proc/{p}/smaps_rollup").read_text().splitlines():
+                if line.startswith("Pss:"):
+                    total += int(line.split()[1])
+    return total
+
+
 def open_files(pid):
     """What its processes have open: who, where in /proc, and what it is."""
     for p in descendants(pid):

@@ -1,12 +1,12 @@
 //! The memory of a ring, which the kernel and those that map it share: a packet socket's, or that
-//! of asynchronous I/O.
+//! of asynchronous I/O, or io_uring's.
 
 use crate::ucounts::Charge;
 use abi::errno::{EFAULT, ENOMEM};
 use abi::{PAGE_SIZE, Result, Va};
 use clas::{Access, Backing, Cla, Clas, Mappable, MappingObserver};
 use hostcall::MemSlice;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 /// Frames in one run. An application may write anything into them at any time.
@@ -49,6 +49,23 @@ impl RingMemory {
         let at = at.min(self.len);
         let len = len.min((self.len - at) as usize);
         self.clas.slice(self.at.add(at), len)
+    }
+}
+
+/// Its words, 32 bits each, by their place. The memory is a page at least: there are some.
+impl RingMemory {
+    #[must_use]
+    pub fn word(&self, place: u64) -> Option<&AtomicU32> {
+        self.slice(place * 4, 4).atomic_u32()
+    }
+    #[must_use]
+    pub fn load(&self, place: u64) -> u32 {
+        self.word(place).map_or(0, |a| a.load(Ordering::Acquire))
+    }
+    pub fn store(&self, place: u64, n: u32) {
+        if let Some(a) = self.word(place) {
+            a.store(n, Ordering::Release);
+        }
     }
 }
 

@@ -22,6 +22,7 @@
 //! - A process that it ends gets no more memory, and waits for none: it can go.
 
 use super::Kernel;
+use super::reclaim::thread;
 use super::send::{Time, Urgency};
 use crate::cgroup::Cgroup;
 use crate::cgroup::memory::{Event, Memory, Protections};
@@ -223,14 +224,7 @@ impl Kernel {
             }
         }
         let (k, own) = (self.clone(), c.clone());
-        let thread = std::thread::Builder::new()
-            .name("memory".into())
-            .stack_size(256 << 10);
-        let made = thread.spawn(move || {
-            let guard = k.clone();
-            guard.guard(|| k.make_room(&own));
-        });
-        if made.is_err() {
+        if !thread("memory", move || k.clone().guard(|| k.make_room(&own))) {
             c.shortage.worker.lock().runs = false;
             c.clas.no_hope(AccountId::ROOT);
         }

@@ -32,7 +32,8 @@ const LONGEST: Duration = Duration::from_millis(200);
 /// Nobody looks any more after so long without stalls.
 const QUIET: Duration = Duration::from_secs(4);
 
-fn thread(name: &str, f: impl FnOnce() + Send + 'static) -> bool {
+/// Has `f` done by a thread of its own; false where there can be none.
+pub(super) fn thread(name: &str, f: impl FnOnce() + Send + 'static) -> bool {
     let b = std::thread::Builder::new().name(name.into());
     b.stack_size(256 << 10).spawn(f).is_ok()
 }

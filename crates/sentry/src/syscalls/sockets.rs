@@ -322,6 +322,19 @@ fn getpeername(cx: &mut Context, fd: Fd, out: AddressOut) -> SysResult {
     out.write(&cx.mm(), &name).map(|()| 0)
 }
 
+/// An option that is asked for without a value, as the caller sees it.
+pub(super) fn option_of(
+    cx: &Context,
+    s: &net::Socket,
+    level: OptionLevel,
+    name: i32,
+) -> Result<Vec<u8>> {
+    let v = s.get_option(level.0, name)?;
+    let is_peer = level == OptionLevel::SOL_SOCKET && name == net::SO_PEERCRED;
+    let peer = is_peer.then(|| Ucred::decode(&v)).flatten();
+    Ok(peer.map_or(v, |u| shown(cx, u).encode()))
+}
+
 /// A `struct ucred` in the caller's numbers.
 pub(super) fn shown(cx: &Context, u: Ucred) -> Ucred {
     if u == Ucred::NOBODY {
@@ -414,13 +427,7 @@ fn getsockopt(
         }
         _ => None,
     };
-    let mut v = by_value.unwrap_or_else(|| s.get_option(level.0, name))?;
-    if level == OptionLevel::SOL_SOCKET
-        && name == net::SO_PEERCRED
-        && let Some(u) = Ucred::decode(&v)
-    {
-        v = shown(cx, u).encode();
-    }
+    let v = by_value.unwrap_or_else(|| option_of(cx, s, level, name))?;
     let is_name = level == OptionLevel::SOL_SOCKET && name == net::SO_BINDTODEVICE;
     if is_name && !v.is_empty() && room < IFNAMSIZ {
         return Err(EINVAL);

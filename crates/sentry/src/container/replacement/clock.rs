@@ -31,9 +31,9 @@ impl Policy for Clock {
         self.rounds(all, (0..all.len()).collect())
     }
 
-    fn gave(&self, who: u64, pick: Pick, sent: Sent) {
+    fn gave(&self, id: u64, pick: Pick, sent: Sent) {
         if pick == Pick::Lap {
-            *self.hand.lock() = who + u64::from(sent.at_end);
+            *self.hand.lock() = id + u64::from(sent.at_end);
         }
     }
 }

@@ -41,9 +41,9 @@ impl Policy for Lru {
         ends
     }
 
-    fn gave(&self, who: u64, pick: Pick, sent: Sent) {
+    fn gave(&self, id: u64, pick: Pick, sent: Sent) {
         self.went.fetch_add(sent.bytes, Ordering::Relaxed);
-        self.clock.gave(who, pick, sent);
+        self.clock.gave(id, pick, sent);
     }
 }
 

@@ -45,8 +45,8 @@ impl Policy for Priority {
         parts(order, |i| (all[i].above(), Pick::SecondChance))
     }
 
-    fn gave(&self, who: u64, pick: Pick, sent: Sent) {
-        self.equals.gave(who, pick, sent);
+    fn gave(&self, id: u64, pick: Pick, sent: Sent) {
+        self.equals.gave(id, pick, sent);
     }
 }
 

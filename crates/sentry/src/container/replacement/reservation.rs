@@ -24,8 +24,8 @@ impl Policy for Reservation {
         out
     }
 
-    fn gave(&self, who: u64, pick: Pick, sent: Sent) {
-        self.clock.gave(who, pick, sent);
+    fn gave(&self, id: u64, pick: Pick, sent: Sent) {
+        self.clock.gave(id, pick, sent);
     }
 }
 

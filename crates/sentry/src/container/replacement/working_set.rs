@@ -29,8 +29,8 @@ impl Policy for WorkingSet {
         true
     }
 
-    fn gave(&self, who: u64, pick: Pick, sent: Sent) {
-        self.asked.gave(who, pick, sent);
+    fn gave(&self, id: u64, pick: Pick, sent: Sent) {
+        self.asked.gave(id, pick, sent);
     }
 
     fn period(&self) -> Option<Duration> {

@@ -2,13 +2,12 @@
 
 use super::super::SysResult;
 use super::super::args::*;
-use super::super::sockets::{OptionLevel, set_option, shown, socket_of};
+use super::super::sockets::{OptionLevel, option_of, set_option, socket_of};
 use super::{Prepared, call};
 use crate::task::Context;
 use crate::task::uring::{Ring, Sqe};
 use abi::errno::*;
 use abi::{Result, Va};
-use net::Ucred;
 use std::any::Any;
 use std::cell::Cell;
 use std::sync::Arc;
@@ -34,12 +33,7 @@ pub(super) fn command(_: &mut Context, _: &Arc<Ring>, e: &Sqe) -> Prepared {
             INQ => queued(cx, &f, 0x541b),
             OUTQ => queued(cx, &f, 0x5411),
             GETSOCKOPT if level == OptionLevel::SOL_SOCKET => {
-                let mut v = s.get_option(level.0, name)?;
-                if name == net::SO_PEERCRED
-                    && let Some(u) = Ucred::decode(&v)
-                {
-                    v = shown(cx, u).encode();
-                }
+                let v = option_of(cx, s, level, name)?;
                 let n = v.len().min(e.file_index as usize);
                 cx.mm().copy_out(Va(e.addr3), &v[..n])?;
                 Ok(n)

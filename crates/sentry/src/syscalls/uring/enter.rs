@@ -123,7 +123,7 @@ fn submit_one(cx: &mut Context, ring: &Arc<Ring>, sqe: Sqe, chain: &mut Option<C
     // All that it names was read: its place is free, before its completion may be seen.
     ring.shared.set(Word::SqHead, ring.sq_head());
     let (op, identity) = match prepared {
-        Ok((op, identity)) => (Ok(super::weighed(ops::weight(&sqe), op)), identity),
+        Ok((op, identity)) => (super::weighed(ops::weight(&sqe), Ok(op)), identity),
         Err(e) => (Err(e), None),
     };
     let mut r = Request::new(ring, &cx.task, sqe, op, identity);

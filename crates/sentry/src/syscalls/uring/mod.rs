@@ -81,11 +81,12 @@ impl Operation for Weighed {
 }
 
 /// The same operation, which holds so many bytes.
-fn weighed(weight: u64, op: Box<dyn Operation>) -> Box<dyn Operation> {
-    match weight {
+fn weighed(weight: u64, op: Prepared) -> Prepared {
+    let op = op?;
+    Ok(match weight {
         0 => op,
         weight => Box::new(Weighed { op, weight }),
-    }
+    })
 }
 
 /// What an entry asks for, decoded.

@@ -198,8 +198,8 @@ pub(super) fn sendmsg(cx: &mut Context, _: &Arc<Ring>, e: &Sqe) -> Prepared {
     let t = Transfer::new(e, NetFlags::POLL_FIRST)?;
     let m = Outgoing::gather(cx, Va(e.addr))?;
     let weight = m.weight();
-    let op = by(move |cx, r| outcome(do_sendmsg(cx, r, &t, &m)))?;
-    Ok(weighed(weight, op))
+    let op = by(move |cx, r| outcome(do_sendmsg(cx, r, &t, &m)));
+    weighed(weight, op)
 }
 
 fn do_sendmsg(cx: &Context, r: &Arc<Request>, t: &Transfer, m: &Outgoing) -> Result<Outcome> {
@@ -244,8 +244,8 @@ pub(super) fn sendmsg_zc(cx: &mut Context, _: &Arc<Ring>, e: &Sqe) -> Prepared {
     let op = by(move |cx, r| {
         let o = outcome(supports(r).and_then(|()| do_sendmsg(cx, r, &t, &m)));
         notify(r, &t, o)
-    })?;
-    Ok(weighed(weight, op))
+    });
+    weighed(weight, op)
 }
 
 fn zero_copy(e: &Sqe, known: NetFlags) -> Result<Transfer> {

@@ -112,37 +112,57 @@ fn recv_many(cx: &Context, r: &Arc<Request>, t: &Transfer) -> Result<Outcome> {
                 });
             }
         };
-        let c = Cqe {
-            user_data: r.sqe.user_data,
-            res: result(Ok(n)),
-            flags: taken.flags() | more_waits(&f),
-            ..Cqe::default()
-        };
-        if !r.ring.complete_more(c) {
-            return Ok(Outcome::Done(Done {
-                res: c.res,
-                flags: c.flags,
-                ..Done::default()
-            }));
-        }
-        if t.waits() && is_empty(&f) {
-            return Ok(Outcome::Wait(f, Events::READABLE));
+        if let Some(end) = tell_one(r, t, &f, (n, &taken), Then::More) {
+            return Ok(end);
         }
     }
     again(r, f, Events::READABLE)
+}
+
+/// What follows what is told of a multishot request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Then {
+    More,
+    Nothing,
+}
+
+/// Tells what came into a buffer; what the attempt comes to where it goes on no more.
+fn tell_one(
+    r: &Request,
+    t: &Transfer,
+    f: &Arc<File>,
+    (n, taken): (usize, &Taken),
+    then: Then,
+) -> Option<Outcome> {
+    let (res, flags) = (result(Ok(n)), taken.flags() | more_waits(f));
+    let told = Cqe {
+        user_data: r.sqe.user_data,
+        res,
+        flags,
+        ..Cqe::default()
+    };
+    if then == Then::Nothing || !r.ring.complete_more(told) {
+        return Some(Outcome::Done(Done {
+            res,
+            flags,
+            ..Done::default()
+        }));
+    }
+    let is_over = t.waits() && is_empty(f);
+    is_over.then(|| Outcome::Wait(f.clone(), Events::READABLE))
 }
 
 pub(super) fn recvmsg(cx: &mut Context, _: &Arc<Ring>, e: &Sqe) -> Prepared {
     let (t, multi) = receiving(e)?;
     let m = Incoming::gather(cx, Va(e.addr))?;
     let weight = m.weight();
-    let op = by(move |cx, r| {
+    let op = move |cx: &mut Context, r: &Arc<Request>| {
         outcome(match multi {
             true => recvmsg_many(cx, r, &t, &m),
             false => recvmsg_one(cx, r, &t, &m),
         })
-    })?;
-    Ok(weighed(weight, op))
+    };
+    weighed(weight, by(op))
 }
 
 fn recvmsg_one(cx: &Context, r: &Arc<Request>, t: &Transfer, m: &Incoming) -> Result<Outcome> {
@@ -222,21 +242,14 @@ fn recvmsg_many(cx: &Context, r: &Arc<Request>, t: &Transfer, m: &Incoming) -> R
             control.take_back(cx);
             return Err(e);
         }
-        let c = Cqe {
-            user_data: r.sqe.user_data,
-            res: result(Ok(at + n.min(range.len as usize))),
-            flags: taken.flags() | more_waits(&f),
-            ..Cqe::default()
+        let whole = at + n.min(range.len as usize);
+        let then = if stream_end {
+            Then::Nothing
+        } else {
+            Then::More
         };
-        if stream_end || !r.ring.complete_more(c) {
-            return Ok(Outcome::Done(Done {
-                res: c.res,
-                flags: c.flags,
-                ..Done::default()
-            }));
-        }
-        if t.waits() && is_empty(&f) {
-            return Ok(Outcome::Wait(f, Events::READABLE));
+        if let Some(end) = tell_one(r, t, &f, (whole, &taken), then) {
+            return Ok(end);
         }
     }
     again(r, f, Events::READABLE)

@@ -2,7 +2,7 @@
 
 use super::super::SysResult;
 use super::super::args::*;
-use super::tables::{Update, buffers, files, rsrc, update_buffers, update_files};
+use super::tables::{Update, buffers, files, one_by_one, rsrc, update_buffers, update_files};
 use super::{ops, ring_file, ring_of};
 use crate::task::Context;
 use crate::task::uring::abi::Setup;
@@ -317,12 +317,10 @@ fn pbufs(cx: &Context, ring: &Ring, op: RegisterOp, given: Given) -> SysResult {
     given.exactly(1, true)?;
     let mm = cx.mm();
     if op == RegisterOp::PBUF_STATUS {
-        let [group, head, ..] = mm.read_obj::<[u32; 10]>(given.at)?;
-        let rest: [u32; 10] = mm.read_obj(given.at)?;
-        if rest[2..].iter().any(|w| *w != 0) {
+        let [group, _, rest @ ..] = mm.read_obj::<[u32; 10]>(given.at)?;
+        if rest != [0; 8] {
             return Err(EINVAL);
         }
-        let _ = head;
         let head = ring.groups.head(group as u16)?;
         mm.write_obj(given.at.offset(4), &u32::from(head))?;
         return Ok(0);
@@ -413,14 +411,7 @@ fn ring_fds(cx: &Context, op: RegisterOp, given: Given) -> SysResult {
         }
         told
     };
-    for i in 0..given.n {
-        match one(i) {
-            Ok(()) => {}
-            Err(e) if i == 0 => return Err(e),
-            Err(_) => return Ok(i as usize),
-        }
-    }
-    Ok(given.n as usize)
+    one_by_one(cx, given.n, one)
 }
 
 /// `IORING_REGISTER_SYNC_CANCEL`: cancels, and waits until what was busy has ended.

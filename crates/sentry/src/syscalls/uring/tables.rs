@@ -87,12 +87,20 @@ pub(super) fn files(cx: &mut Context, ring: &Arc<Ring>, given: Given, tags: Va) 
     table.register(all, charge).map(|()| 0)
 }
 
-/// A buffer that may be registered: its pages are there and may be written
-/// (`io_sqe_buffer_register`).
-fn registered_buffer(cx: &Context, base: u64, len: u64) -> Result<Option<Buffer>> {
+/// A buffer that may be registered, with its tag: its pages are there and may be written
+/// (`io_sqe_buffer_register`). None has no tag.
+fn registered_buffer(
+    cx: &Context,
+    [base, len]: [u64; 2],
+    tag: u64,
+) -> Result<Option<(Buffer, u64)>> {
     const MOST: u64 = 1 << 30;
     if base == 0 {
-        return if len == 0 { Ok(None) } else { Err(EFAULT) };
+        return match (len, tag) {
+            (0, 0) => Ok(None),
+            (0, _) => Err(EINVAL),
+            _ => Err(EFAULT),
+        };
     }
     if len == 0 || len > MOST {
         return Err(EFAULT);
@@ -113,12 +121,12 @@ fn registered_buffer(cx: &Context, base: u64, len: u64) -> Result<Option<Buffer>
             Some(charge.ok_or(ENOMEM)?)
         }
     };
-    let range = UserRange { va: Va(base), len };
-    Ok(Some(Buffer {
-        range,
+    let buffer = Buffer {
+        range: UserRange { va: Va(base), len },
         mm: Arc::downgrade(&mm),
         _locked: locked,
-    }))
+    };
+    Ok(Some((buffer, tag)))
 }
 
 pub(super) fn buffers(cx: &mut Context, ring: &Arc<Ring>, given: Given, tags: Va) -> SysResult {
@@ -141,11 +149,7 @@ pub(super) fn buffers(cx: &mut Context, ring: &Arc<Ring>, given: Given, tags: Va
             0 => [0, 0],
             _ => mm.read_obj::<[u64; 2]>(given.at.offset(u64::from(i) * 16))?,
         };
-        let b = registered_buffer(cx, base, len)?;
-        if b.is_none() && tag != 0 {
-            return Err(EINVAL);
-        }
-        all.push(b.map(|b| (b, tag)));
+        all.push(registered_buffer(cx, [base, len], tag)?);
     }
     table.register(all, charge).map(|()| 0)
 }
@@ -234,7 +238,15 @@ pub(super) fn update_files(
         }
         Ok(())
     };
+    one_by_one(cx, n, one)
+}
+
+/// Does so many things: how many, until one fails; its error where that is the first.
+pub(super) fn one_by_one(cx: &Context, n: u32, one: impl Fn(u32) -> Result<()>) -> SysResult {
     for i in 0..n {
+        if cx.is_killed() {
+            return Err(EINTR);
+        }
         match one(i) {
             Ok(()) => {}
             Err(e) if i == 0 => return Err(e),
@@ -258,19 +270,8 @@ pub(super) fn update_buffers(cx: &Context, ring: &Ring, u: &Update) -> SysResult
         let tag = tag(cx, Va(u.tags), i)?;
         let at = Va(u.data).offset(u64::from(i) * 16);
         let [base, len] = mm.read_obj::<[u64; 2]>(at)?;
-        let b = registered_buffer(cx, base, len)?;
-        if b.is_none() && tag != 0 {
-            return Err(EINVAL);
-        }
-        table.set(u.offset + i, b.map(|b| (b, tag))).map(|_| ())
+        let b = registered_buffer(cx, [base, len], tag)?;
+        table.set(u.offset + i, b).map(|_| ())
     };
-    for i in 0..u.n {
-        match one(i) {
-            _ if cx.is_killed() => return Err(EINTR),
-            Ok(()) => {}
-            Err(e) if i == 0 => return Err(e),
-            Err(_) => return Ok(i as usize),
-        }
-    }
-    Ok(u.n as usize)
+    one_by_one(cx, u.n, one)
 }

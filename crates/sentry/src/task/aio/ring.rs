@@ -6,7 +6,7 @@ use abi::errno::ENOMEM;
 use abi::{Result, Va};
 use clas::{Access, Backing, Clas, Mappable, MappingObserver};
 use mm::{MapFile, MapName, Mm, MmapRequest};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use vfs::ring::RingMemory;
 use vfs::ucounts::Charge;
@@ -94,19 +94,12 @@ impl AioRing {
         Va(self.address.load(Ordering::SeqCst))
     }
 
-    /// A word of the header; `None` never, as the memory is a page at least.
-    fn word(&self, w: Word) -> Option<&AtomicU32> {
-        self.memory.slice(w as u64 * 4, 4).atomic_u32()
-    }
-
     fn get(&self, w: Word) -> u32 {
-        self.word(w).map_or(0, |a| a.load(Ordering::Acquire))
+        self.memory.load(w as u64)
     }
 
     fn set(&self, w: Word, n: u32) {
-        if let Some(a) = self.word(w) {
-            a.store(n, Ordering::Release);
-        }
+        self.memory.store(w as u64, n);
     }
 
     pub(super) fn set_id(&self, id: u32) {
@@ -153,7 +146,7 @@ impl AioRing {
     /// Takes the `n` events that were found with this head; whether nobody else took any.
     pub fn taken(&self, head: u32, n: usize) -> bool {
         let next = (head % self.events + n as u32) % self.events;
-        self.word(Word::Head).is_some_and(|a| {
+        self.memory.word(Word::Head as u64).is_some_and(|a| {
             let (done, failed) = (Ordering::AcqRel, Ordering::Acquire);
             a.compare_exchange(head, next, done, failed).is_ok()
         })

@@ -16,7 +16,7 @@ use abi::errno::EINVAL;
 use abi::{PAGE_SIZE, Result};
 use clas::Clas;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use vfs::ring::RingMemory;
 use vfs::ucounts::Charge;
 use zerocopy::IntoBytes;
@@ -150,29 +150,23 @@ impl Shared {
         Ok(s)
     }
 
-    /// `None` never, as the memory is a page at least.
-    fn word(&self, w: Word) -> Option<&AtomicU32> {
-        self.rings.slice(w as u64 * 4, 4).atomic_u32()
-    }
     #[must_use]
     pub fn get(&self, w: Word) -> u32 {
-        self.word(w).map_or(0, |a| a.load(Ordering::Acquire))
+        self.rings.load(w as u64)
     }
     pub fn set(&self, w: Word, n: u32) {
-        if let Some(a) = self.word(w) {
-            a.store(n, Ordering::Release);
-        }
+        self.rings.store(w as u64, n);
     }
     /// One more, of a count that the application reads.
     pub fn count(&self, w: Word) {
-        if let Some(a) = self.word(w) {
+        if let Some(a) = self.rings.word(w as u64) {
             a.fetch_add(1, Ordering::Relaxed);
         }
     }
     /// Sets or clears a bit of the submission ring's flags, sequentially consistent: the
     /// application stores its tail and then looks at the flag, the kernel the other way round.
     pub fn flag(&self, bit: u32, on: bool) {
-        if let Some(a) = self.word(Word::SqFlags) {
+        if let Some(a) = self.rings.word(Word::SqFlags as u64) {
             match on {
                 true => a.fetch_or(bit, Ordering::SeqCst),
                 false => a.fetch_and(!bit, Ordering::SeqCst),
