@@ -34,10 +34,13 @@ def connections(*words):
     """Those that there are, without what is never the same."""
     r = subprocess.run(["conntrack", *words], capture_output=True, text=True)
     say(f"conntrack {' '.join(words)}", r.returncode)
-    for l in sorted(r.stdout.splitlines()):
+    def plain(l):
         l = re.sub(r"^(\S+ +\d+) \d+", r"\1", l)
         l = re.sub(r"sport=(\d{5})|dport=(\d{5})", lambda m: m.group()[:6] + "PORT", l)
-        say("   ", " ".join(l.split()))
+        return " ".join(l.split())
+
+    for l in sorted(map(plain, r.stdout.splitlines())):
+        say("   ", l)
 
 
 def original(s, six=False):

@@ -27,6 +27,7 @@
 //! procnet, sysnet, report          what is told: /proc/net, /sys/class/net, `network show`
 //! netlink, packet, unix, raw, udp,
 //! host_socket                      what each family does
+//! tables                           iptables' socket options: tables of rules
 //! socket, ioctl                    the open file of a socket, and its ioctls
 //! census                           what sockets there are
 //! devices                          devices, addresses and routes, and who is told of changes
@@ -90,7 +91,7 @@ mod outside;
 mod packet;
 pub use options::{SO_ATTACH_FILTER, SO_BINDTODEVICE, SO_PEERCRED};
 pub use packet::{INSN as FILTER_INSN, MOST_INSNS as FILTER_MOST};
-pub use procnet::PROC_NET;
+pub use procnet::{PROC_NET, PROC_NET_OF_ROOT};
 pub use sysnet::{SYS_NET, SYS_NET_STATISTICS};
 mod procnet;
 mod protocol;
@@ -104,6 +105,7 @@ mod socket;
 mod stack;
 mod stream;
 mod sysnet;
+mod tables;
 mod taps;
 mod tcp;
 mod tcp_memory;
@@ -122,6 +124,7 @@ pub use netlink::Inbox as NetlinkInbox;
 pub use ns::{Link, NetNamespace};
 pub use protocol::{Block, Caller, NamespaceOf, PathNames, Received};
 pub use socket::Socket;
+pub use tables::{OldCounters, TableChange, TableQuery};
 
 /// Numbers of the socket interface (`<sys/socket.h>` and the kernel's headers).
 pub mod sys {

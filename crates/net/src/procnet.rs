@@ -5,6 +5,8 @@ use crate::bindings::PortTable;
 use crate::census::{self, InetSocket};
 use crate::ns::NetNamespace;
 use crate::sys::{AF_INET, AF_INET6};
+use crate::tables::{proc_known, proc_names};
+use netfilter::table::Family;
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -103,6 +105,16 @@ pub const PROC_NET: [&str; 21] = [
     "protocols",
 ];
 
+/// Those that the root of the namespace's user namespace may read.
+pub const PROC_NET_OF_ROOT: [&str; 6] = [
+    "ip_tables_names",
+    "ip_tables_matches",
+    "ip_tables_targets",
+    "ip6_tables_names",
+    "ip6_tables_matches",
+    "ip6_tables_targets",
+];
+
 impl NetNamespace {
     /// The packet sockets (`packet_seq_show`).
     fn packet(&self) -> String {
@@ -189,6 +201,12 @@ impl NetNamespace {
             "sockstat6" => self.sockstat(AF_INET6),
             "protocols" => self.protocols(),
             "ipv6_route" => self.ipv6_routes(),
+            "ip_tables_names" => proc_names(&self.rules.rules(), Family::V4),
+            "ip_tables_matches" => proc_known(Family::V4, false),
+            "ip_tables_targets" => proc_known(Family::V4, true),
+            "ip6_tables_names" => proc_names(&self.rules.rules(), Family::V6),
+            "ip6_tables_matches" => proc_known(Family::V6, false),
+            "ip6_tables_targets" => proc_known(Family::V6, true),
             _ => return None,
         })
     }

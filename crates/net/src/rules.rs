@@ -46,12 +46,12 @@ impl NetNamespace {
     ///
     /// # Errors
     ///
-    /// `ENOMEM` where he may have no more; those of [`netfilter::engine::Change::commit`].
-    pub(crate) fn commit_rules(
+    /// `ENOMEM` where he may have no more; those of `commit`, which has them hold.
+    pub(crate) fn charge_rules(
         self: &Arc<Self>,
-        change: &netfilter::engine::Change<'_>,
         new: Ruleset,
         owner: Option<&Arc<Ucounts>>,
+        commit: impl FnOnce(Ruleset) -> Result<()>,
     ) -> Result<()> {
         // (Those that there are stay known when no rule asks for them any more.)
         let known = &self.rules.flows;
@@ -66,7 +66,7 @@ impl NetNamespace {
             None => None,
         };
         self.begin_rules();
-        change.commit(new)?;
+        commit(new)?;
         *self.rules_memory.lock() = charge;
         Ok(())
     }

@@ -89,11 +89,26 @@ impl Change<'_> {
     pub fn commit(&self, mut new: Ruleset) -> Result<()> {
         validate::all(&new)?;
         new.generation = new.generation.wrapping_add(1).max(1);
+        self.begin(new);
+        Ok(())
+    }
+
+    /// The same for a change of old tables, of which those who read nf_tables' rules do not hear.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Change::commit`].
+    pub fn commit_legacy(&self, new: Ruleset) -> Result<()> {
+        validate::all(&new)?;
+        self.begin(new);
+        Ok(())
+    }
+
+    fn begin(&self, new: Ruleset) {
         let active = Active::new(Arc::new(new));
         let is_on = active.hooks.iter().flatten().any(|h| !h.is_empty());
         self.engine.active.store(Arc::new(active));
         self.engine.on.store(is_on, Relaxed);
-        Ok(())
     }
 }
 

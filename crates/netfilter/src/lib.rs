@@ -7,6 +7,7 @@
 //! engine     the rules of a namespace: a packet's way through the chains of a hook
 //! nft        nf_tables' netlink messages: transactions, dumps
 //! ct         conntrack's netlink messages
+//! legacy     the tables of iptables' socket options
 //! xt         iptables' matches and targets
 //! expr       expressions: what rules are made of
 //! set        sets and maps
@@ -43,6 +44,7 @@ pub mod conntrack;
 pub mod ct;
 pub mod engine;
 pub mod expr;
+pub mod legacy;
 pub mod nat;
 pub mod nft;
 pub mod packet;

@@ -1,6 +1,7 @@
 //! Tables with their chains, rules and sets; a whole of them is never changed, but replaced.
 
 use crate::expr::{Data, Expr, Verdict};
+use crate::legacy::{self, Legacy};
 use crate::packet::Hook;
 use crate::set::Set;
 use std::collections::BTreeMap;
@@ -153,6 +154,22 @@ pub struct Table {
 }
 
 impl Table {
+    /// One without chains, that has no name.
+    pub(crate) fn unnamed(family: Family) -> Table {
+        Table {
+            name: String::new(),
+            family,
+            handle: 0,
+            flags: 0,
+            userdata: Box::default(),
+            last: 0,
+            chains: BTreeMap::new(),
+            chain_names: BTreeMap::new(),
+            sets: BTreeMap::new(),
+            set_names: BTreeMap::new(),
+        }
+    }
+
     pub fn next_handle(&mut self) -> u64 {
         self.last += 1;
         self.last
@@ -264,6 +281,8 @@ pub struct Entry {
 #[derive(Clone, Default)]
 pub struct Ruleset {
     pub tables: Vec<Arc<Table>>,
+    /// Those of iptables' socket options, the newest first.
+    pub legacy: Vec<Arc<Legacy>>,
     /// Changes with each transaction.
     pub generation: u32,
     pub last_table: u64,
@@ -275,19 +294,32 @@ impl Ruleset {
         self.tables.iter().position(is)
     }
 
+    /// A table of iptables' socket options.
+    pub fn legacy(&self, family: Family, kind: legacy::Kind) -> Option<&Arc<Legacy>> {
+        let mut all = self.legacy.iter();
+        all.find(|t| t.family == family && t.kind == kind)
+    }
+
     pub fn table(&self, family: Family, name: &str) -> Option<&Arc<Table>> {
         self.place(family, name).map(|n| &self.tables[n])
     }
 
     pub fn bytes(&self) -> usize {
-        self.tables.iter().map(|t| t.bytes()).sum()
+        let tables: usize = self.tables.iter().map(|t| t.bytes()).sum();
+        tables + self.legacy.iter().map(|t| t.bytes()).sum::<usize>()
+    }
+
+    /// All tables, of either kind.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Table>> {
+        let legacy = self.legacy.iter().map(|t| t.rules());
+        self.tables.iter().chain(legacy)
     }
 
     /// The base chains of a hook, in their order.
     pub fn entries(&self, is_v4: bool, hook: Hook) -> Vec<Entry> {
         let mut all = Vec::new();
         let live = |t: &&Arc<Table>| t.family.has(is_v4) && !t.is_dormant();
-        for table in self.tables.iter().filter(live) {
+        for table in self.all().filter(live) {
             for chain in table.chains.values() {
                 let Some(b) = chain.base.as_ref().filter(|b| b.hook == hook) else {
                     continue;
@@ -306,7 +338,7 @@ impl Ruleset {
 
     /// Whether any rule needs connections to be tracked.
     pub fn tracks(&self) -> bool {
-        let live = self.tables.iter().filter(|t| !t.is_dormant());
+        let live = self.all().filter(|t| !t.is_dormant());
         let mut chains = live.flat_map(|t| t.chains.values());
         chains.any(|c| {
             c.base.as_ref().is_some_and(|b| b.kind == ChainType::Nat)

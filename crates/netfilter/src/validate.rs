@@ -32,7 +32,7 @@ pub(crate) fn all(r: &Ruleset) -> Result<()> {
     }
     let mut bases = 0;
     let mut steps: HashMap<crate::packet::Hook, u64> = HashMap::new();
-    for t in &r.tables {
+    for t in r.all() {
         let order = order(t)?;
         let costs = costs(t, &order)?;
         places(t, &order)?;

@@ -9,9 +9,10 @@ use super::{NLM_F_ACK, NLM_F_MULTI, NLM_F_REQUEST, NLMSG_MIN_TYPE, Netlink, Refu
 use crate::clock::now;
 use crate::protocol::Caller;
 use abi::Result;
-use abi::errno::{EBADMSG, EINVAL, ENOENT, ERESTART};
+use abi::errno::{EBADMSG, EINVAL, ERESTART};
 use netfilter::attr::{Answer, Bag, Out};
 use netfilter::nft::{self, Message, Transaction, kind};
+use netfilter::table::Family;
 use netfilter::{ct, xt};
 
 const BATCH_BEGIN: u16 = 16;
@@ -96,7 +97,7 @@ impl Netlink {
             (COMPAT, 0) => vec![Answer {
                 kind: 0,
                 family: m.family,
-                attrs: compat(m.attrs)?,
+                attrs: compat(m.family, m.attrs)?,
             }],
             _ => return Err(EINVAL),
         };
@@ -200,7 +201,8 @@ impl Netlink {
             // One that is cut off was to be tried only.
             None if !ended => change.check(&t.finish()),
             None => {
-                ns.commit_rules(&change, t.finish(), self.common.user.get())?;
+                let owner = self.common.user.get();
+                ns.charge_rules(t.finish(), owner, |new| change.commit(new))?;
                 for (req, made) in echoes {
                     self.echo(&req, made, port)?;
                 }
@@ -253,15 +255,13 @@ fn one(t: &mut Transaction, req: &Request<'_>) -> Result<()> {
 }
 
 /// Whether a match or target of iptables is there in a revision (`nft_compat`).
-fn compat(attrs: &[u8]) -> Result<Vec<u8>> {
+fn compat(family: u8, attrs: &[u8]) -> Result<Vec<u8>> {
     const LONGEST: usize = 32;
     let b = Bag::new(attrs);
     let name = b.need_text(1, LONGEST)?;
     let (revision, kind) = (b.need32(2)?, b.need32(3)?);
-    let known = xt::revisions(name, kind == 1).ok_or(ENOENT)?;
-    if !known.contains(&revision) {
-        return Err(ENOENT);
-    }
+    let is_v4 = family != Family::V6 as u8;
+    xt::has_revision(name, revision, is_v4, kind == 1)?;
     let mut o = Out::default();
     o.text(1, name);
     o.be32(2, revision);

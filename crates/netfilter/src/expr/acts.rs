@@ -369,16 +369,6 @@ impl Xt {
         let name = b.need_text(1, NAME)?;
         let revision = b.need32(2)?;
         let info = b.need(3)?;
-        Self::new(scope, name, revision, info, is_target)
-    }
-
-    pub fn new(
-        scope: &Scope<'_>,
-        name: &str,
-        revision: u32,
-        info: &[u8],
-        is_target: bool,
-    ) -> Result<Xt> {
         let what = xt::read(scope, name, revision, info, is_target)?;
         Ok(Xt {
             name: name.into(),
@@ -386,6 +376,17 @@ impl Xt {
             info: info.into(),
             what,
         })
+    }
+
+    /// One that is not told by attributes.
+    #[must_use]
+    pub(crate) fn untold(what: xt::What) -> Xt {
+        Xt {
+            name: String::new(),
+            revision: 0,
+            info: Box::default(),
+            what,
+        }
     }
 
     pub fn write(&self, o: &mut Out) {

@@ -16,6 +16,7 @@ pub use values::{Bitwise, Byteorder, Cmp, Lookup, Numgen, Payload, Range};
 
 use crate::attr::{Attrs, Bag, Out};
 use crate::conntrack::Flows;
+use crate::legacy::Header;
 use crate::packet::{Hook, Packet};
 use crate::reject::Reject;
 use crate::table::{Base, ChainType, Counter, Family, Table};
@@ -23,6 +24,7 @@ use abi::Result;
 use abi::errno::{E2BIG, EINVAL, ENOENT, EOPNOTSUPP, ERANGE};
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// `NFT_RULE_MAXEXPRS`.
@@ -337,7 +339,7 @@ pub enum Expr {
     Meta(Meta),
     Fib(Fib),
     Ct(Ct),
-    Counter(Counter),
+    Counter(Arc<Counter>),
     Quota(Quota),
     Limit(Limit),
     Log(Log),
@@ -346,6 +348,8 @@ pub enum Expr {
     Notrack,
     Match(Xt),
     Target(Xt),
+    /// Of an old table's rule.
+    Header(Box<Header>),
 }
 
 /// Reads the expressions of a rule.
@@ -392,7 +396,7 @@ impl Expr {
             "ct" => Expr::Ct(Ct::read(d)?),
             "counter" => {
                 let n = |kind| Ok(d.be64(kind)?.unwrap_or(0));
-                Expr::Counter(Counter::new(n(2)?, n(1)?))
+                Expr::Counter(Arc::new(Counter::new(n(2)?, n(1)?)))
             }
             "quota" => Expr::Quota(Quota::read(d)?),
             "limit" => Expr::Limit(Limit::read(d)?),
@@ -430,6 +434,7 @@ impl Expr {
             Expr::Notrack => "notrack",
             Expr::Match(_) => "match",
             Expr::Target(_) => "target",
+            Expr::Header(_) => "header",
         }
     }
 
@@ -473,7 +478,8 @@ impl Expr {
                 }
             }
             Expr::Nat(e) => e.write(o),
-            Expr::Notrack => {}
+            // (An old table's rules are not told of by attributes.)
+            Expr::Notrack | Expr::Header(_) => {}
             Expr::Match(e) | Expr::Target(e) => e.write(o),
         }
     }
@@ -518,6 +524,7 @@ impl Expr {
             }
             Expr::Match(e) => Step::of(e.matches(r)),
             Expr::Target(e) => e.act(r),
+            Expr::Header(h) => Step::of(h.matches(r.packet)),
         }
     }
 
@@ -553,6 +560,8 @@ impl Expr {
         let more = match self {
             Expr::Match(x) | Expr::Target(x) => x.bytes(),
             Expr::Log(l) => l.prefix.len(),
+            Expr::Header(_) => size_of::<Header>(),
+            Expr::Counter(_) => size_of::<Counter>(),
             _ => REGISTERS,
         };
         size_of::<Expr>() + more

@@ -1,11 +1,11 @@
 //! Matches.
 
-use super::{Bytes, is_v4};
+use super::{Bytes, is_v4, needs_protocol};
 use crate::conntrack::{DST_NAT, Direction, SRC_NAT, Track};
 use crate::expr::{Bucket, Run, Scope};
-use crate::packet::{ICMP, ICMPV6, Packet, UDP};
+use crate::packet::{DCCP, ICMP, ICMPV6, Packet, SCTP, TCP, UDP, UDPLITE};
 use abi::Result;
-use abi::errno::EINVAL;
+use abi::errno::{EINVAL, ERANGE};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -126,7 +126,10 @@ impl Match {
             "state" => Match::Conntrack(Box::new(Conntrack::of_states(b.u32(0)?))),
             "addrtype" => Match::AddrType(AddrType::read(revision, b)?),
             "comment" => Match::Comment,
-            "multiport" => read_multiport(b)?,
+            "multiport" => {
+                needs_protocol(scope, &[TCP, UDP, UDPLITE, SCTP, DCCP])?;
+                read_multiport(b)?
+            }
             "owner" => Match::Owner {
                 users: (b.u32(0)?, b.u32(4)?),
                 groups: (b.u32(8)?, b.u32(12)?),
@@ -346,12 +349,12 @@ fn read_multiport(b: Bytes<'_>) -> Result<Match> {
 /// `xt_rateinfo`: ten thousandths of a second between packets.
 fn read_limit(b: Bytes<'_>) -> Result<Match> {
     const UNIT: u64 = 100_000;
-    let (every, burst) = (u64::from(b.u32(0)?), u64::from(b.u32(4)?));
-    let cost = every * UNIT;
-    let most = cost.checked_mul(burst).ok_or(abi::errno::ERANGE)?;
-    if burst == 0 {
-        return Err(EINVAL);
+    let (every, burst) = (b.u32(0)?, b.u32(4)?);
+    if burst == 0 || every.wrapping_mul(burst) < every {
+        return Err(ERANGE);
     }
+    let cost = u64::from(every) * UNIT;
+    let most = cost.checked_mul(burst.into()).ok_or(ERANGE)?;
     Ok(Match::Limit {
         cost,
         bucket: Bucket::new(most, 0),

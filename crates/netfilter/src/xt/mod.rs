@@ -1,13 +1,16 @@
 //! The matches and targets of iptables (`xt_*`, `ipt_*`), by the structures that its programs send.
 //!
 //! ```text
+//! known     which there are, of which length, and where each may be
 //! matches   tcp, udp, icmp, conntrack, addrtype, multiport, owner, mark, limit, ...
 //! targets   MASQUERADE, SNAT, DNAT, REDIRECT, REJECT, LOG, MARK, CONNMARK, CT
 //! ```
 
+mod known;
 mod matches;
 mod targets;
 
+pub use known::{Known, Place, all, find, has_revision};
 pub use matches::Match;
 pub use targets::Target;
 
@@ -15,52 +18,12 @@ use crate::expr::{Run, Scope, Step};
 use crate::table::Family;
 use crate::validate::Places;
 use abi::Result;
-use abi::errno::{EINVAL, ENOENT};
+use abi::errno::EINVAL;
 
+/// `NFT_RULE_COMPAT_F_INV`: a rule is about all protocols but one.
+pub const INVERTED: u32 = 2;
 /// The longest structure.
 const LONGEST: usize = 512;
-/// Of which matches and targets there is which highest revision, and the lowest.
-const MATCHES: [(&str, u32, u32); 17] = [
-    ("tcp", 0, 0),
-    ("udp", 0, 0),
-    ("icmp", 0, 0),
-    ("icmp6", 0, 0),
-    ("conntrack", 1, 3),
-    ("state", 0, 0),
-    ("addrtype", 0, 1),
-    ("comment", 0, 0),
-    ("multiport", 1, 1),
-    ("owner", 1, 1),
-    ("mark", 1, 1),
-    ("connmark", 1, 1),
-    ("limit", 0, 0),
-    ("pkttype", 0, 0),
-    ("iprange", 1, 1),
-    ("statistic", 0, 0),
-    ("length", 0, 0),
-];
-const TARGETS: [(&str, u32, u32); 11] = [
-    ("MASQUERADE", 0, 0),
-    ("SNAT", 0, 1),
-    ("DNAT", 0, 2),
-    ("REDIRECT", 0, 0),
-    ("REJECT", 0, 0),
-    ("LOG", 0, 0),
-    ("NFLOG", 0, 0),
-    ("MARK", 2, 2),
-    ("CONNMARK", 1, 1),
-    ("CT", 0, 2),
-    ("NOTRACK", 0, 0),
-];
-
-/// The revisions of a match or target that there are.
-#[must_use]
-pub fn revisions(name: &str, is_target: bool) -> Option<std::ops::RangeInclusive<u32>> {
-    let all: &[(&str, u32, u32)] = if is_target { &TARGETS } else { &MATCHES };
-    let found = all.iter().find(|(n, ..)| *n == name);
-    found.map(|(_, first, last)| *first..=*last)
-}
-
 /// What is done, of either kind.
 pub enum What {
     Match(Match),
@@ -89,7 +52,7 @@ impl What {
 ///
 /// # Errors
 ///
-/// `ENOENT` for what is not known here, `EINVAL` for what cannot be.
+/// Those of [`find`]; `EINVAL` for what cannot be.
 pub fn read(
     scope: &Scope<'_>,
     name: &str,
@@ -100,8 +63,8 @@ pub fn read(
     if info.len() > LONGEST {
         return Err(EINVAL);
     }
-    if !revisions(name, is_target).is_some_and(|r| r.contains(&revision)) {
-        return Err(ENOENT);
+    if !find(name, revision, is_v4(scope), is_target)?.fits(info.len()) {
+        return Err(EINVAL);
     }
     let b = Bytes(info);
     Ok(if is_target {
@@ -155,6 +118,19 @@ impl<'a> Bytes<'a> {
         } else {
             self.array::<16>(at)?.into()
         })
+    }
+}
+
+/// Refuses a rule that is not about one of these protocols, where it is known which it is about.
+pub(crate) fn needs_protocol(scope: &Scope<'_>, all: &[u8]) -> Result<()> {
+    let Some((protocol, flags)) = scope.compat else {
+        return Ok(());
+    };
+    let is = all.iter().any(|p| u32::from(*p) == protocol);
+    if is && flags & INVERTED == 0 {
+        Ok(())
+    } else {
+        Err(EINVAL)
     }
 }
 

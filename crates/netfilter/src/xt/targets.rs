@@ -1,9 +1,9 @@
 //! Targets.
 
-use super::{Bytes, is_v4};
+use super::{Bytes, is_v4, needs_protocol};
 use crate::expr::{Run, Scope, Step, Verdict, translate};
 use crate::nat::{Manip, Wanted};
-use crate::packet::Hook;
+use crate::packet::{Hook, TCP};
 use crate::reject::Reject;
 use crate::table::ChainType;
 use crate::validate::{Places, place};
@@ -52,7 +52,8 @@ pub enum Target {
     Nat(Manip, Range),
     Masquerade(Range),
     Redirect(Range),
-    Reject(Reject),
+    /// None: its sender is not told.
+    Reject(Option<Reject>),
     Log,
     Mark {
         mark: u32,
@@ -81,7 +82,13 @@ impl Target {
             "DNAT" => Target::Nat(Manip::Destination, range()?),
             "MASQUERADE" => Target::Masquerade(range()?),
             "REDIRECT" => Target::Redirect(range()?),
-            "REJECT" => Target::Reject(reject(b.u32(0)?, v4)?),
+            "REJECT" => {
+                let how = reject(b.u32(0)?, v4)?;
+                if how == Some(Reject::Reset) {
+                    needs_protocol(scope, &[TCP])?;
+                }
+                Target::Reject(how)
+            }
             "LOG" | "NFLOG" => Target::Log,
             "MARK" => Target::Mark {
                 mark: b.u32(0)?,
@@ -144,7 +151,7 @@ impl Target {
                 translate(r, Manip::Destination, &wanted)
             }
             Target::Reject(how) => {
-                r.reject = Some(*how);
+                r.reject = *how;
                 Step::Verdict(Verdict::Drop)
             }
             Target::Log => Step::Next,
@@ -175,17 +182,17 @@ impl Target {
     }
 }
 
-/// `enum ipt_reject_with`, `enum ip6t_reject_with`.
-fn reject(n: u32, is_v4: bool) -> Result<Reject> {
+/// `enum ipt_reject_with`, `enum ip6t_reject_with`; by none of these nobody is told.
+fn reject(n: u32, is_v4: bool) -> Result<Option<Reject>> {
     const V4: [u8; 9] = [0, 1, 2, 3, 255, 9, 10, 255, 13];
     const V6: [u8; 9] = [0, 1, 2, 3, 4, 255, 255, 5, 6];
     let reset = if is_v4 { 7 } else { 6 };
     if n == reset {
-        return Ok(Reject::Reset);
+        return Ok(Some(Reject::Reset));
     }
     let codes = if is_v4 { V4 } else { V6 };
     match codes.get(n as usize) {
-        Some(255) | None => Err(EINVAL),
-        Some(code) => Ok(Reject::Unreachable(*code)),
+        Some(255) => Err(EINVAL),
+        code => Ok(code.map(|c| Reject::Unreachable(*c))),
     }
 }

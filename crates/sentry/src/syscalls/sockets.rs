@@ -12,11 +12,12 @@ use abi::linux::{O_NONBLOCK, O_RDWR};
 use abi::{Result, Va};
 use mm::Mm;
 use net::sys::AF_UNIX;
-use net::{Block, PathNames, Socket, Ucred};
+use net::{Block, PathNames, Socket, TableChange, TableQuery, Ucred};
 use std::any::Any;
 use std::sync::Arc;
 use vfs::fd_table::CloseOnExec;
 use vfs::file::File;
+use vfs::ucounts;
 use vfs::{At, Credentials};
 use wait::Events;
 
@@ -377,12 +378,43 @@ pub(super) fn set_option(
     value: BytesIn<i32>,
 ) -> SysResult {
     let len = usize::try_from(value.len).map_err(|_| EINVAL)?;
+    if let Some(t) = s.table_change(level.0, name) {
+        return change_table(cx, &t, value.va, len);
+    }
     let mut v = vec![0; len.min(MAX_OPTION)];
     cx.mm().copy_in(value.va, &mut v)?;
     if level == OptionLevel::SOL_SOCKET && name == net::SO_ATTACH_FILTER {
         v = filter(cx, &v)?;
     }
     s.set_option(&cx.cred(), level.0, name, &v).map(|()| 0)
+}
+
+/// An option that changes iptables' tables: its value is long, and tells where counters go.
+fn change_table(cx: &Context, t: &TableChange<'_>, from: Va, len: usize) -> SysResult {
+    t.may(&cx.cred())?;
+    if len > TableChange::MOST {
+        return Err(ENOMEM);
+    }
+    let work = len as u64 * TableChange::WORK;
+    let charge = cx
+        .cred()
+        .ucounts()
+        .charge(ucounts::Kind::Kmem, work, u64::MAX);
+    let _charge = charge.ok_or(ENOMEM)?;
+    let mut v = vec![0; len];
+    cx.mm().copy_in(from, &mut v)?;
+    if let Some(old) = t.apply(&v)? {
+        // (The new table is in place, whether or not they can be told.)
+        let _ = cx.mm().copy_out(Va(old.to), &old.bytes);
+    }
+    Ok(0)
+}
+
+/// The value of an option that asks for iptables' tables, with what it is asked with.
+fn table_of(cx: &Context, t: &TableQuery<'_>, at: Va, room: usize) -> Result<Vec<u8>> {
+    let mut asked = vec![0; t.asks(&cx.cred(), room)?];
+    cx.mm().copy_in(at, &mut asked)?;
+    t.value(&asked, room)
 }
 
 /// The instructions of a `struct sock_fprog`.
@@ -427,7 +459,11 @@ fn getsockopt(
         }
         _ => None,
     };
-    let v = by_value.unwrap_or_else(|| option_of(cx, s, level, name))?;
+    let v = match (s.table_query(level.0, name), by_value) {
+        (Some(t), _) => table_of(cx, &t, value, room)?,
+        (None, Some(v)) => v?,
+        (None, None) => option_of(cx, s, level, name)?,
+    };
     let is_name = level == OptionLevel::SOL_SOCKET && name == net::SO_BINDTODEVICE;
     if is_name && !v.is_empty() && room < IFNAMSIZ {
         return Err(EINVAL);

@@ -1,6 +1,7 @@
 //! The files of /proc that concern the whole system.
 
 use super::Text;
+use super::sysctl::owned;
 use crate::Kernel;
 use crate::container::Container;
 use crate::ns::NetNs;
@@ -10,7 +11,9 @@ use hostcall::time::clock_nanos;
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-use vfs::fs::dynamic::StaticDir;
+use vfs::Perm;
+use vfs::file::File;
+use vfs::fs::dynamic::{DynFile, StaticDir};
 
 /// A file made from the kernel's state.
 pub(super) fn text(
@@ -100,17 +103,35 @@ fn softnet_stat(cpus: u32) -> String {
         .collect()
 }
 
+/// A file of `/proc/PID/net` that the root of its user namespace may read (`xt_proto_init`).
+struct OfRoot(Arc<NetNs>, &'static str);
+
+impl DynFile for OfRoot {
+    fn perm(&self) -> Perm {
+        Perm {
+            mode: 0o440,
+            ..owned(&self.0.user)
+        }
+    }
+    fn generate(&self, _: &File) -> abi::Result<Vec<u8>> {
+        Ok(self.0.proc_net(self.1).unwrap_or_default().into_bytes())
+    }
+}
+
 /// `/proc/PID/net`.
 pub fn net(ns: &Arc<NetNs>, cpus: u32) -> StaticDir {
     let softnet = Text(move || softnet_stat(cpus).into_bytes());
     let dir = StaticDir::new()
         .with_identity(u64::from(ns.id.ino))
         .file("softnet_stat", softnet);
-    net::PROC_NET.into_iter().fold(dir, |d, name| {
+    let dir = net::PROC_NET.into_iter().fold(dir, |d, name| {
         let ns = ns.clone();
         let text = move || ns.proc_net(name).unwrap_or_default().into_bytes();
         d.file(name, Text(text))
-    })
+    });
+    net::PROC_NET_OF_ROOT
+        .into_iter()
+        .fold(dir, |d, name| d.file(name, OfRoot(ns.clone(), name)))
 }
 
 fn uptime(k: &Kernel) -> String {

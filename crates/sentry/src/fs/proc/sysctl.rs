@@ -22,7 +22,7 @@ use vfs::vfs::Protections;
 use vfs::{Caller, Perm};
 
 /// A setting of a namespace belongs to the root of the user namespace that owns it.
-fn owned(user: &vfs::userns::UserNs) -> Perm {
+pub(super) fn owned(user: &vfs::userns::UserNs) -> Perm {
     let id = user.root_uid();
     Perm {
         mode: 0o644,
