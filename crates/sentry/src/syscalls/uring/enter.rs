@@ -6,7 +6,7 @@ use super::super::signals::{Ended, MaskArg, restore_mask, set_temporary_mask};
 use super::{EnterFlags, ops};
 use crate::task::Context;
 use crate::task::futex::instant_of;
-use crate::task::uring::abi::{Setup, SqeFlags};
+use crate::task::uring::abi::{Setup, SqeFlags, op};
 use crate::task::uring::memory::Word;
 use crate::task::uring::{Request, Ring, Sqe, work};
 use abi::errno::*;
@@ -226,9 +226,9 @@ fn prepare(
             Some(all.all.get(&n).ok_or(EINVAL)?.0.clone())
         }
     };
-    if sqe.opcode == ops::LINK_TIMEOUT {
+    if sqe.opcode == op::LINK_TIMEOUT {
         let behind = chain.ok_or(EINVAL)?;
-        if behind.last.sqe.opcode == ops::LINK_TIMEOUT {
+        if behind.last.sqe.opcode == op::LINK_TIMEOUT {
             return Err(EINVAL);
         }
     }

@@ -4,7 +4,7 @@ use super::{
     Prepared, by, call, commands, files, net, paths, poll, receive, rings, rw, timeouts, waits,
 };
 use crate::task::Context;
-use crate::task::uring::abi::FUTEX_WAITV;
+use crate::task::uring::abi::op;
 use crate::task::uring::{Ring, Sqe};
 use bitflags::bitflags;
 use std::sync::Arc;
@@ -34,10 +34,6 @@ impl Def {
     }
 }
 
-pub(super) const LINK_TIMEOUT: u8 = 15;
-/// `IORING_OP_LAST`.
-pub(super) const LAST: u8 = 58;
-
 const NONE: Traits = Traits::empty();
 const RW: Traits = Traits::IOPRIO.union(Traits::IOPOLL);
 const IOPRIO: Traits = Traits::IOPRIO;
@@ -48,64 +44,64 @@ const SELECTS: Traits = Traits::SELECTS;
 pub(super) fn find(opcode: u8) -> Option<Def> {
     let def = |prepare, traits| Some(Def { prepare, traits });
     match opcode {
-        0 => def(nop, IOPOLL),
-        1 => def(rw::readv, RW.union(SELECTS)),
-        2 => def(rw::writev, RW),
-        3 => def(files::fsync, NONE),
-        4 => def(rw::read_fixed, RW),
-        5 => def(rw::write_fixed, RW),
-        6 => def(poll::add, NONE),
-        7 => def(poll::remove, NONE),
-        8 => def(files::sync_file_range, NONE),
-        9 => def(net::sendmsg, IOPRIO),
-        10 => def(receive::recvmsg, IOPRIO.union(SELECTS)),
-        11 => def(timeouts::timeout, NONE),
-        12 => def(timeouts::remove, NONE),
-        13 => def(net::accept, IOPRIO),
-        14 => def(poll::cancel, NONE),
-        LINK_TIMEOUT => def(timeouts::link_timeout, NONE),
-        16 => def(net::connect, NONE),
-        17 => def(files::fallocate, NONE),
-        18 => def(paths::openat, NONE),
-        19 => def(files::close, NONE),
-        20 => def(rings::files_update, IOPOLL),
-        21 => def(paths::statx, NONE),
-        22 => def(rw::read, RW.union(SELECTS)),
-        23 => def(rw::write, RW),
-        24 => def(files::fadvise, NONE),
-        25 => def(files::madvise, NONE),
-        26 => def(net::send, IOPRIO.union(SELECTS)),
-        27 => def(receive::recv, IOPRIO.union(SELECTS)),
-        28 => def(paths::openat2, NONE),
-        29 => def(files::epoll, NONE),
-        30 => def(files::splice, NONE),
-        31 => def(rings::provide, IOPOLL),
-        32 => def(rings::remove, IOPOLL),
-        33 => def(files::tee, NONE),
-        34 => def(net::shutdown, NONE),
-        35 => def(paths::renameat, NONE),
-        36 => def(paths::unlinkat, NONE),
-        37 => def(paths::mkdirat, NONE),
-        38 => def(paths::symlinkat, NONE),
-        39 => def(paths::linkat, NONE),
-        40 => def(rings::message, IOPOLL),
-        41 => def(files::fsetxattr, NONE),
-        42 => def(files::setxattr, NONE),
-        43 => def(files::fgetxattr, NONE),
-        44 => def(files::getxattr, NONE),
-        45 => def(net::socket, NONE),
-        46 => def(commands::command, IOPOLL),
-        47 => def(net::send_zc, IOPRIO),
-        48 => def(net::sendmsg_zc, IOPRIO),
-        49 => def(rw::read_multishot, SELECTS),
-        50 => def(waits::waitid, NONE),
-        51 => def(waits::futex_wait, NONE),
-        52 => def(waits::futex_wake, NONE),
-        53 => def(waits::futex_waitv, NONE),
-        54 => def(files::fd_install, NONE),
-        55 => def(files::ftruncate, NONE),
-        56 => def(net::bind, NONE),
-        57 => def(net::listen, NONE),
+        op::NOP => def(nop, IOPOLL),
+        op::READV => def(rw::readv, RW.union(SELECTS)),
+        op::WRITEV => def(rw::writev, RW),
+        op::FSYNC => def(files::fsync, NONE),
+        op::READ_FIXED => def(rw::read_fixed, RW),
+        op::WRITE_FIXED => def(rw::write_fixed, RW),
+        op::POLL_ADD => def(poll::add, NONE),
+        op::POLL_REMOVE => def(poll::remove, NONE),
+        op::SYNC_FILE_RANGE => def(files::sync_file_range, NONE),
+        op::SENDMSG => def(net::sendmsg, IOPRIO),
+        op::RECVMSG => def(receive::recvmsg, IOPRIO.union(SELECTS)),
+        op::TIMEOUT => def(timeouts::timeout, NONE),
+        op::TIMEOUT_REMOVE => def(timeouts::remove, NONE),
+        op::ACCEPT => def(net::accept, IOPRIO),
+        op::ASYNC_CANCEL => def(poll::cancel, NONE),
+        op::LINK_TIMEOUT => def(timeouts::link_timeout, NONE),
+        op::CONNECT => def(net::connect, NONE),
+        op::FALLOCATE => def(files::fallocate, NONE),
+        op::OPENAT => def(paths::openat, NONE),
+        op::CLOSE => def(files::close, NONE),
+        op::FILES_UPDATE => def(rings::files_update, IOPOLL),
+        op::STATX => def(paths::statx, NONE),
+        op::READ => def(rw::read, RW.union(SELECTS)),
+        op::WRITE => def(rw::write, RW),
+        op::FADVISE => def(files::fadvise, NONE),
+        op::MADVISE => def(files::madvise, NONE),
+        op::SEND => def(net::send, IOPRIO.union(SELECTS)),
+        op::RECV => def(receive::recv, IOPRIO.union(SELECTS)),
+        op::OPENAT2 => def(paths::openat2, NONE),
+        op::EPOLL_CTL => def(files::epoll, NONE),
+        op::SPLICE => def(files::splice, NONE),
+        op::PROVIDE_BUFFERS => def(rings::provide, IOPOLL),
+        op::REMOVE_BUFFERS => def(rings::remove, IOPOLL),
+        op::TEE => def(files::tee, NONE),
+        op::SHUTDOWN => def(net::shutdown, NONE),
+        op::RENAMEAT => def(paths::renameat, NONE),
+        op::UNLINKAT => def(paths::unlinkat, NONE),
+        op::MKDIRAT => def(paths::mkdirat, NONE),
+        op::SYMLINKAT => def(paths::symlinkat, NONE),
+        op::LINKAT => def(paths::linkat, NONE),
+        op::MSG_RING => def(rings::message, IOPOLL),
+        op::FSETXATTR => def(files::fsetxattr, NONE),
+        op::SETXATTR => def(files::setxattr, NONE),
+        op::FGETXATTR => def(files::fgetxattr, NONE),
+        op::GETXATTR => def(files::getxattr, NONE),
+        op::SOCKET => def(net::socket, NONE),
+        op::URING_CMD => def(commands::command, IOPOLL),
+        op::SEND_ZC => def(net::send_zc, IOPRIO),
+        op::SENDMSG_ZC => def(net::sendmsg_zc, IOPRIO),
+        op::READ_MULTISHOT => def(rw::read_multishot, SELECTS),
+        op::WAITID => def(waits::waitid, NONE),
+        op::FUTEX_WAIT => def(waits::futex_wait, NONE),
+        op::FUTEX_WAKE => def(waits::futex_wake, NONE),
+        op::FUTEX_WAITV => def(waits::futex_waitv, NONE),
+        op::FIXED_FD_INSTALL => def(files::fd_install, NONE),
+        op::FTRUNCATE => def(files::ftruncate, NONE),
+        op::BIND => def(net::bind, NONE),
+        op::LISTEN => def(net::listen, NONE),
         _ => None,
     }
 }
@@ -128,13 +124,10 @@ pub(super) fn weight(e: &Sqe) -> u64 {
     const PATH: u64 = 4096;
     let len = u64::from(e.len);
     match e.opcode {
-        // READV, WRITEV.
-        1 | 2 => 16 * len.min(1024),
-        // OPENAT, STATX, OPENAT2, RENAMEAT, UNLINKAT, MKDIRAT, SYMLINKAT, LINKAT.
-        18 | 21 | 28 | 35..=39 => 2 * PATH,
-        // FSETXATTR, SETXATTR, FGETXATTR, GETXATTR.
-        41..=44 => 2 * PATH + len.min(64 << 10),
-        FUTEX_WAITV => 192 * len.min(128),
+        op::READV | op::WRITEV => 16 * len.min(1024),
+        op::OPENAT | op::OPENAT2 | op::STATX | op::RENAMEAT..=op::LINKAT => 2 * PATH,
+        op::FSETXATTR..=op::GETXATTR => 2 * PATH + len.min(64 << 10),
+        op::FUTEX_WAITV => 192 * len.min(128),
         _ => 0,
     }
 }

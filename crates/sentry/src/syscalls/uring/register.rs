@@ -5,7 +5,7 @@ use super::super::args::*;
 use super::tables::{Update, buffers, files, one_by_one, rsrc, update_buffers, update_files};
 use super::{ops, ring_file, ring_of};
 use crate::task::Context;
-use crate::task::uring::abi::Setup;
+use crate::task::uring::abi::{self as uring_abi, Setup};
 use crate::task::uring::buffers::{ENTRY, Place};
 use crate::task::uring::cancel::{CancelFlags, Wanted};
 use crate::task::uring::work::RING_FDS;
@@ -267,8 +267,8 @@ fn probe(cx: &Context, given: Given) -> SysResult {
     if raw.iter().any(|b| *b != 0) {
         return Err(EINVAL);
     }
-    let n = given.n.min(u32::from(ops::LAST)) as u8;
-    (raw[0], raw[1]) = (ops::LAST - 1, n);
+    let n = given.n.min(u32::from(uring_abi::op::LAST)) as u8;
+    (raw[0], raw[1]) = (uring_abi::op::LAST - 1, n);
     for op in 0..n {
         let at = HEADER + usize::from(op) * 8;
         raw[at] = op;
@@ -301,7 +301,7 @@ fn restrict(cx: &Context, ring: &Ring, given: Given) -> SysResult {
         let (opcode, what) = (first as u16, (first >> 16) as u8);
         match opcode {
             0 if u32::from(what) < LAST => new.registers |= 1 << what,
-            1 if what < ops::LAST => new.ops |= 1 << what,
+            1 if what < uring_abi::op::LAST => new.ops |= 1 << what,
             2 => new.flags_allowed = what,
             3 => new.flags_required = what,
             _ => return Err(EINVAL),

@@ -165,16 +165,84 @@ pub struct Params {
     pub cq_off: CqOffsets,
 }
 
-/// Operations that others know by number.
-pub const WAITID: u8 = 50;
-pub const FUTEX_WAIT: u8 = 51;
-pub const FUTEX_WAITV: u8 = 53;
+/// Numbers of operations (`enum io_uring_op`, without `IORING_OP_`).
+pub mod op {
+    pub const NOP: u8 = 0;
+    pub const READV: u8 = 1;
+    pub const WRITEV: u8 = 2;
+    pub const FSYNC: u8 = 3;
+    pub const READ_FIXED: u8 = 4;
+    pub const WRITE_FIXED: u8 = 5;
+    pub const POLL_ADD: u8 = 6;
+    pub const POLL_REMOVE: u8 = 7;
+    pub const SYNC_FILE_RANGE: u8 = 8;
+    pub const SENDMSG: u8 = 9;
+    pub const RECVMSG: u8 = 10;
+    pub const TIMEOUT: u8 = 11;
+    pub const TIMEOUT_REMOVE: u8 = 12;
+    pub const ACCEPT: u8 = 13;
+    pub const ASYNC_CANCEL: u8 = 14;
+    pub const LINK_TIMEOUT: u8 = 15;
+    pub const CONNECT: u8 = 16;
+    pub const FALLOCATE: u8 = 17;
+    pub const OPENAT: u8 = 18;
+    pub const CLOSE: u8 = 19;
+    pub const FILES_UPDATE: u8 = 20;
+    pub const STATX: u8 = 21;
+    pub const READ: u8 = 22;
+    pub const WRITE: u8 = 23;
+    pub const FADVISE: u8 = 24;
+    pub const MADVISE: u8 = 25;
+    pub const SEND: u8 = 26;
+    pub const RECV: u8 = 27;
+    pub const OPENAT2: u8 = 28;
+    pub const EPOLL_CTL: u8 = 29;
+    pub const SPLICE: u8 = 30;
+    pub const PROVIDE_BUFFERS: u8 = 31;
+    pub const REMOVE_BUFFERS: u8 = 32;
+    pub const TEE: u8 = 33;
+    pub const SHUTDOWN: u8 = 34;
+    pub const RENAMEAT: u8 = 35;
+    pub const UNLINKAT: u8 = 36;
+    pub const MKDIRAT: u8 = 37;
+    pub const SYMLINKAT: u8 = 38;
+    pub const LINKAT: u8 = 39;
+    pub const MSG_RING: u8 = 40;
+    pub const FSETXATTR: u8 = 41;
+    pub const SETXATTR: u8 = 42;
+    pub const FGETXATTR: u8 = 43;
+    pub const GETXATTR: u8 = 44;
+    pub const SOCKET: u8 = 45;
+    pub const URING_CMD: u8 = 46;
+    pub const SEND_ZC: u8 = 47;
+    pub const SENDMSG_ZC: u8 = 48;
+    pub const READ_MULTISHOT: u8 = 49;
+    pub const WAITID: u8 = 50;
+    pub const FUTEX_WAIT: u8 = 51;
+    pub const FUTEX_WAKE: u8 = 52;
+    pub const FUTEX_WAITV: u8 = 53;
+    pub const FIXED_FD_INSTALL: u8 = 54;
+    pub const FTRUNCATE: u8 = 55;
+    pub const BIND: u8 = 56;
+    pub const LISTEN: u8 = 57;
+    pub const LAST: u8 = 58;
+}
 
 /// Whether what is linked behind an operation begins although it failed: Linux does not fail those
 /// of fsync, sync_file_range, fallocate, statx, madvise, shutdown, paths, xattrs and ftruncate.
 #[must_use]
 pub fn keeps_links(opcode: u8) -> bool {
-    matches!(opcode, 3 | 8 | 17 | 21 | 25 | 34..=39 | 41..=44 | 55)
+    matches!(
+        opcode,
+        op::FSYNC
+            | op::SYNC_FILE_RANGE
+            | op::FALLOCATE
+            | op::STATX
+            | op::MADVISE
+            | op::SHUTDOWN..=op::LINKAT
+            | op::FSETXATTR..=op::GETXATTR
+            | op::FTRUNCATE
+    )
 }
 
 #[cfg(test)]

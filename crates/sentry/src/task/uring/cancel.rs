@@ -1,7 +1,7 @@
 //! Which requests a cancellation means (`io_uring/cancel.c`).
 
 use super::Ring;
-use super::abi::{FUTEX_WAIT, FUTEX_WAITV, WAITID};
+use super::abi::op;
 use super::request::Request;
 use abi::Result;
 use abi::errno::{EALREADY, EINVAL, ENOENT};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use vfs::File;
 
 /// Waits for children and futexes: Linux counts one of them, too (`io_futex_cancel`).
-pub(super) const COUNTED: [u8; 3] = [WAITID, FUTEX_WAIT, FUTEX_WAITV];
+pub(super) const COUNTED: [u8; 3] = [op::WAITID, op::FUTEX_WAIT, op::FUTEX_WAITV];
 
 bitflags! {
     /// `IORING_ASYNC_CANCEL_*`.

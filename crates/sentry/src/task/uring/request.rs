@@ -9,7 +9,7 @@
 //!
 //! *Busy* belongs to the thread that tries it. What is linked behind a request is held by it alone.
 
-use super::abi::{Setup, SqeFlags, keeps_links};
+use super::abi::{Setup, SqeFlags, keeps_links, op};
 use super::resources::Node;
 use super::told::Arm;
 use super::{By, Cqe, Ring, Sqe, error, result};
@@ -270,10 +270,7 @@ impl Request {
     /// Whether it waits at a word of its task's memory.
     #[must_use]
     pub fn waits_at_memory(&self) -> bool {
-        matches!(
-            self.sqe.opcode,
-            super::abi::FUTEX_WAIT | super::abi::FUTEX_WAITV
-        )
+        matches!(self.sqe.opcode, op::FUTEX_WAIT | op::FUTEX_WAITV)
     }
 
     /// Whether its file is a ring.
@@ -437,8 +434,7 @@ impl Request {
 
     fn is_exclusive(&self) -> bool {
         const EPOLLEXCLUSIVE: u32 = 1 << 28;
-        const POLL_ADD: u8 = 6;
-        self.sqe.opcode == POLL_ADD && self.sqe.op_flags & EPOLLEXCLUSIVE != 0
+        self.sqe.opcode == op::POLL_ADD && self.sqe.op_flags & EPOLLEXCLUSIVE != 0
     }
 
     /// It is its task's work; false where that takes none any more, so that it is to be cancelled.
@@ -545,10 +541,8 @@ impl Request {
     }
 
     fn by(&self) -> By {
-        const TIMEOUT: u8 = 11;
-        const LINK_TIMEOUT: u8 = 15;
         match self.sqe.opcode {
-            TIMEOUT | LINK_TIMEOUT if self.waited.load(Ordering::Relaxed) => By::Timer,
+            op::TIMEOUT | op::LINK_TIMEOUT if self.waited.load(Ordering::Relaxed) => By::Timer,
             _ if self.has(SqeFlags::ASYNC) => By::Worker,
             _ => By::Task,
         }
