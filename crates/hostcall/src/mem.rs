@@ -236,6 +236,45 @@ pub fn unmap_pages(mem: MemSlice<'_>) -> Result<()> {
     Ok(())
 }
 
+/// So long after a start, in milliseconds, a process that waits calls [`unmap_program`]: later than
+/// a short program takes.
+pub const AFTER_START: i32 = 1000;
+
+/// Unmaps the pages of our own program and its constants that came by the start: the next access
+/// maps its pages again, by the host's fault-around 16 at once. As a kernel lets go of its `__init`
+/// code; these stay in the host's page cache, as others' that run the same program.
+pub fn unmap_program() {
+    /// # Safety
+    ///
+    /// `info` is a `dl_phdr_info`.
+    unsafe extern "C" fn first(
+        info: *mut libc::dl_phdr_info,
+        _: usize,
+        _: *mut libc::c_void,
+    ) -> libc::c_int {
+        // SAFETY: as dl_iterate_phdr(3) calls it; the headers are mapped as long as the program.
+        let (base, headers) = unsafe {
+            let i = &*info;
+            let n = i.dlpi_phnum.into();
+            (i.dlpi_addr, core::slice::from_raw_parts(i.dlpi_phdr, n))
+        };
+        let page = abi::PAGE_SIZE;
+        for h in headers {
+            if h.p_type == libc::PT_LOAD && h.p_flags & libc::PF_W == 0 {
+                let start = (base + h.p_vaddr) & !(page - 1);
+                let end = (base + h.p_vaddr + h.p_memsz + page - 1) & !(page - 1);
+                // SAFETY: a private mapping of a file that nothing has written to: what is mapped
+                // again is the same. (Relocations are in segments with PF_W.)
+                let _ = unsafe { sys!(Madvise, start, end - start, libc::MADV_DONTNEED) };
+            }
+        }
+        // The program itself comes first; libraries are others', too.
+        1
+    }
+    // SAFETY: `first` is of the type that is wanted.
+    unsafe { libc::dl_iterate_phdr(Some(first), core::ptr::null_mut()) };
+}
+
 /// `mincore(2)` of our own mapping: one byte a page of `mem` (page-aligned), bit 0 for "in memory".
 pub fn mincore(mem: MemSlice<'_>, out: &mut [u8]) -> Result<()> {
     assert!(out.len() >= mem.len().div_ceil(abi::PAGE_SIZE as usize));

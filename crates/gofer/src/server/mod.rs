@@ -150,6 +150,7 @@ impl Server {
         let fds: Vec<i32> = theirs.iter().flat_map(Line::fds).collect();
         sock::send(channel.raw(), &hello.encode(), &fds)?;
         drop(theirs);
+        hostcall::mem::unmap_program();
         let server = &self;
         // One is served by this thread, which runs already: where its maker may be, too.
         let own = connection_of(process::current_cpu(), n);
