@@ -295,6 +295,53 @@ def counted_outside():
     pass
 
 
+def related_inside():
+    """What refuses a packet is related to its connection, and comes under the name that was asked for."""
+    apart()
+    nft("""
+table inet t {
+  chain lead { type nat hook output priority -100
+    ip daddr 127.0.0.5 udp dport 100 dnat ip to 127.0.0.6:200
+    ip daddr 127.0.0.5 tcp dport 100-101 dnat ip to 127.0.0.6:200
+    ip daddr 127.0.0.5 tcp dport 102 dnat ip to 127.0.0.6:202
+  }
+  chain in { type filter hook input priority 0
+    ct state related counter accept
+    ct state invalid counter drop
+    udp dport 200 counter reject
+    udp dport 201 counter reject with icmpx admin-prohibited
+    tcp dport 200 counter reject
+    tcp dport 202 counter reject with tcp reset
+    ct state established counter
+  }
+  chain out { type filter hook output priority 0
+    ct state related ct direction reply counter
+    ct state related ct direction original counter
+    ct state new counter
+  }
+}
+""")
+    datagram("127.0.0.5", 100)
+    datagram("127.0.0.6", 201)
+    for port in 100, 102:
+        ask("127.0.0.5", port, 2)
+    u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    u.setsockopt(socket.IPPROTO_IP, 11, 1)
+    u.sendto(b"x", ("127.0.0.5", 100))
+    say("poll", poll(u, 0.5, select.POLLERR))
+    data, control, flags, name = u.recvmsg(100, 200, 0x2000)
+    for level, kind, v in control:
+        say("error", (level, kind, struct.unpack_from("=IBBB", v), socket.inet_ntoa(v[20:24]), name))
+    for c in "in", "out":
+        r = subprocess.run(["nft", "list", "chain", "inet", "t", c], capture_output=True, text=True)
+        for l in r.stdout.splitlines():
+            say(c, l.strip())
+
+
+def related_outside():
+    pass
+
+
 def comes_outside():
     step()
     for six in False, True:

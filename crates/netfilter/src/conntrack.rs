@@ -359,10 +359,24 @@ impl Track {
         self.standing == Standing::New
     }
 
-    /// Whether it is an error about a packet of its connection.
+    /// Whether it is an error about a packet of its connection, or what else answers one.
     #[must_use]
     pub fn is_related(&self) -> bool {
         self.standing == Standing::Related
+    }
+
+    /// That of what this host answers a packet of it with: it is related to the same connection, in
+    /// the other direction (`nf_conntrack_attach`).
+    #[must_use]
+    pub fn of_answer(&self) -> Track {
+        match &self.flow {
+            None => Track::default(),
+            Some(flow) => Track {
+                flow: Some(flow.clone()),
+                standing: Standing::Related,
+                direction: self.direction.other(),
+            },
+        }
     }
 
     /// `notrack`.

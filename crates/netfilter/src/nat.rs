@@ -244,7 +244,8 @@ pub fn rewritten(p: &Packet<'_>, track: &Track, manip: Manip) -> Option<Rewrite>
         return None;
     }
     let target = flow.tuple(d.other()).inverse();
-    if track.is_related() {
+    // (A reset that answers a packet looks as others of its connection.)
+    if track.is_related() && matches!(p.protocol, ICMP | ICMPV6) {
         return related(p, &target, manip);
     }
     let now = Tuple::of_packet(p)?;

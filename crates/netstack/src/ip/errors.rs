@@ -12,6 +12,8 @@ use super::receive::Arrival;
 use super::types::{Cast, Marks, Path};
 use super::wire::{ICMP, ICMPV6};
 use crate::time::Instant;
+use netfilter::conntrack::Track;
+use netfilter::packet::Meta;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -116,7 +118,8 @@ impl Ip {
         let from = ours.then_some(d.to);
         let message = cause.message(d.is_v4(), d.named);
         let path = || self.path_back(at, d, from);
-        self.send_error(at.now, (from, d.from), path, d.tos, message, &d.packet);
+        let about = (&d.packet[..], &d.track.track);
+        self.send_error(at.now, (from, d.from), path, d.tos, message, about);
     }
 
     /// Tells the sender of a datagram that not all of it came in time, if its beginning did.
@@ -136,10 +139,12 @@ impl Ip {
         let message = Cause::Reassembly.message(v4, 0);
         let path = || self.path(key.from, Some(key.to), Some(key.device)).ok();
         let ends = (Some(key.to), key.from);
-        self.send_error(now, ends, path, 0, message, first);
+        let about = (&first[..], &Track::default());
+        self.send_error(now, ends, path, 0, message, about);
     }
 
-    /// `ends`: the source and the destination. `message`: type, code and second word.
+    /// `ends`: the source and the destination. `message`: type, code and second word. `packet`: the
+    /// one that it is about, and its connection.
     pub(super) fn send_error(
         &self,
         now: Instant,
@@ -147,7 +152,7 @@ impl Ip {
         path: impl Fn() -> Option<Path>,
         tos: u8,
         message: (u8, u8, u32),
-        packet: &[u8],
+        (packet, track): (&[u8], &Track),
     ) {
         let (from, to) = ends;
         if to.is_unspecified() || to.is_multicast() || self.is_broadcast(to) {
@@ -177,7 +182,12 @@ impl Ip {
         };
         let ends = (from.unwrap_or(path.source), to);
         // An error that finds no room is not missed.
-        let _ = self.send_icmp_parts(now, &path, ends, head, quote, &marks);
+        let known = Meta {
+            track: track.of_answer(),
+            ..Meta::default()
+        };
+        let message = (head, quote, &known);
+        let _ = self.send_icmp_parts(now, &path, ends, message, &marks);
     }
 }
 

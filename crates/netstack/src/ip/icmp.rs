@@ -9,6 +9,7 @@ use super::wire::{ICMP, ICMPV6, Sum, TCP, UDP, be16, be32};
 use super::{multicast, ndisc};
 use crate::tcp::Seq;
 use abi::errno;
+use netfilter::packet::Meta;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The least MTU that an IPv4 router is believed (Linux's `min_pmtu`), and IPv6's own.
@@ -101,7 +102,8 @@ impl Ip {
         };
         let ends = (from.unwrap_or(path.source), d.from);
         // An answer that finds no room is lost like any packet.
-        let _ = self.send_icmp_parts(at.now, &path, ends, head, &b[8..], &marks);
+        let message = (head, &b[8..], &Meta::default());
+        let _ = self.send_icmp_parts(at.now, &path, ends, message, &marks);
     }
 
     fn receive_error(&self, at: &Arrival<'_>, d: &Datagram, info: &Info) {

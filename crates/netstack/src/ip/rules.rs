@@ -31,7 +31,7 @@ use crate::tcp::{self, Segment};
 use crate::time::Instant;
 use bytes::Bytes;
 use netfilter::Outcome;
-use netfilter::conntrack::Direction;
+use netfilter::conntrack::{Direction, Track};
 use netfilter::nat::Rewrite;
 use netfilter::packet::{self, Hook, Meta, Packet, parse};
 use netfilter::reject::Reject;
@@ -152,6 +152,13 @@ impl Place<'_> {
     }
 }
 
+/// Whether an address is this host's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Own {
+    Yes,
+    No,
+}
+
 /// The source and destination of a packet.
 fn ends(b: &[u8]) -> Result<(IpAddr, IpAddr), SendError> {
     let (from, to, ..) = parse(b).ok_or(SendError::Invalid)?;
@@ -187,19 +194,19 @@ impl Ip {
 
     /// Leads a packet of this host's through `output` and `postrouting`: by which path it goes,
     /// and what is known of its connection. `b` begins with its IP header, has all headers, and is
-    /// `len` bytes long as a whole; it is written anew where rules translate.
+    /// `len` bytes long as a whole; it is written anew where rules translate. `known`: of what
+    /// connection it is, where that is not to be looked for.
     pub(super) fn go_out(
         &self,
-        now: Instant,
-        table: &Table,
+        (now, table): (Instant, &Table),
         path: &Path,
-        (b, len): (&mut [u8], usize),
-        sum: Checksum,
+        (b, len, sum): (&mut [u8], usize, Checksum),
         marks: &Marks,
+        known: &Meta,
     ) -> Result<(Path, Meta), SendError> {
         let mut track = Meta {
             mark: marks.mark,
-            ..Meta::default()
+            ..known.clone()
         };
         let mut place = Place {
             now,
@@ -218,7 +225,7 @@ impl Ip {
             }
             Outcome::Drop => return Err(SendError::Denied),
             Outcome::Reject(r) => {
-                self.reject_own(now, b, r);
+                self.reject_own(now, b, r, &track.track);
                 return Err(SendError::Denied);
             }
         }
@@ -261,7 +268,8 @@ impl Ip {
             None => Checksum::Whole,
         };
         let len = header + m.len();
-        let (path, track) = self.go_out(now, table, path, (&mut b, len), sum, marks)?;
+        let whole = (&mut b[..], len, sum);
+        let (path, track) = self.go_out((now, table), path, whole, marks, m.track)?;
         let (from, to) = ends(&b)?;
         let (head, first) = b[header..].split_at(m.head.len());
         let mut parts = [&[][..]; PARTS];
@@ -479,20 +487,17 @@ impl Ip {
         let Some(path) = self.path_back(at, d, is_own.then_some(d.to)) else {
             return;
         };
-        let marks = Marks::default();
-        // One that finds no room is asked for again.
-        let _ = if is_own {
-            self.send_tcp(at.now, &path, pair, &reset, &[], 0, &marks)
-        } else if at.table.is_guarded(path.index) {
+        if !is_own && at.table.is_guarded(path.index) {
             self.refuse(at, d, Cause::Port);
             return;
-        } else {
-            self.send_reset(at.now, &path, pair, &reset)
-        };
+        }
+        let own = if is_own { Own::Yes } else { Own::No };
+        // One that finds no room is asked for again.
+        let _ = self.send_reset(at.now, &path, (pair, &reset), own, &d.track.track);
     }
 
     /// Tells a program of this host that rules refuse its packet.
-    fn reject_own(&self, now: Instant, b: &[u8], r: Reject) {
+    fn reject_own(&self, now: Instant, b: &[u8], r: Reject, track: &Track) {
         let Some((from, to, protocol, Some(at))) = parse(b) else {
             return;
         };
@@ -502,7 +507,8 @@ impl Ip {
             Reject::Unreachable(code) => {
                 if !is_icmp_error(protocol, from.is_ipv4(), body) {
                     let message = Cause::Rejected(code).message(from.is_ipv4(), 0);
-                    self.send_error(now, (Some(from), from), path, 0, message, b);
+                    let ends = (Some(from), from);
+                    self.send_error(now, ends, path, 0, message, (b, track));
                 }
             }
             Reject::Reset if protocol == TCP => {
@@ -510,7 +516,7 @@ impl Ip {
                     && let Some((pair, reset)) =
                         reset_for(Bytes::copy_from_slice(body), (from, to), path.index)
                 {
-                    let _ = self.send_reset(now, &path, pair, &reset);
+                    let _ = self.send_reset(now, &path, (pair, &reset), Own::No, track);
                 }
             }
             Reject::Reset => {}

@@ -3,6 +3,7 @@
 use super::Ip;
 use super::counters::Mib;
 use super::device::Dev;
+use super::rules::Own;
 use super::segment;
 use super::table::Table;
 use super::types::{Cast, FrameMeta, Marks, Pair, Path, Pmtu, Raw, SendError, Sent};
@@ -11,6 +12,7 @@ use super::wire::{
 };
 use crate::tcp::Header;
 use crate::time::Instant;
+use netfilter::conntrack::Track;
 use netfilter::packet::Meta;
 use netfilter::rewrite::Checksum;
 use std::net::{IpAddr, Ipv4Addr};
@@ -122,18 +124,24 @@ impl Ip {
         self.send(now, path, &message, marks)
     }
 
-    /// Sends a reset to who is on a device that is not guarded, by whatever name: rules speak for
-    /// the host that it asked for.
+    /// Sends a reset that answers a packet of a connection, by an address of this host's (`own`), or
+    /// to who is on a device that is not guarded by whatever name: rules speak for the host that it
+    /// asked for.
     pub(super) fn send_reset(
         &self,
         now: Instant,
         path: &Path,
-        pair: Pair,
-        reset: &Header,
+        (pair, reset): (Pair, &Header),
+        own: Own,
+        track: &Track,
     ) -> Result<Sent, SendError> {
         let (from, to) = (pair.local.ip(), pair.remote.ip());
         let mut head = [0; segment::LONGEST];
         let len = segment_header(reset, pair, 0, &mut head);
+        let known = Meta {
+            track: track.of_answer(),
+            ..Meta::default()
+        };
         let message = Message {
             from,
             to,
@@ -144,16 +152,16 @@ impl Ip {
                 checksum: Some(16),
                 cut: None,
             },
-            track: &Meta::default(),
+            track: &known,
         };
+        let marks = Marks::default();
         let table = self.table();
         let dev = device_of(&table, path)?;
+        if own == Own::Yes || dev.is_loopback() {
+            return self.send(now, path, &message, &marks);
+        }
         if table.is_guarded(dev.index) {
             return Err(SendError::Source);
-        }
-        let marks = Marks::default();
-        if dev.is_loopback() {
-            return self.send(now, path, &message, &marks);
         }
         self.send_one(now, (&table, dev), path, &message, &marks)
     }
@@ -261,17 +269,18 @@ impl Ip {
         marks: &Marks,
     ) -> Result<Sent, SendError> {
         let (first, rest) = message.split_first_chunk().ok_or(SendError::Invalid)?;
-        self.send_icmp_parts(now, path, (from, to), *first, rest, marks)
+        let message = (*first, rest, &Meta::default());
+        self.send_icmp_parts(now, path, (from, to), message, marks)
     }
 
-    /// `ends`: the source and the destination.
+    /// `ends`: the source and the destination. Of the message its beginning, the rest, and what
+    /// rules know of it.
     pub(super) fn send_icmp_parts(
         &self,
         now: Instant,
         path: &Path,
         ends: (IpAddr, IpAddr),
-        mut head: [u8; 8],
-        rest: &[u8],
+        (mut head, rest, track): ([u8; 8], &[u8], &Meta),
         marks: &Marks,
     ) -> Result<Sent, SendError> {
         let (from, to) = ends;
@@ -295,7 +304,7 @@ impl Ip {
             head: &head,
             payload: &[rest],
             offload: Offload::default(),
-            track: &Meta::default(),
+            track,
         };
         let sent = self.send(now, path, &message, marks)?;
         if sent == Sent::Yes {
@@ -407,7 +416,8 @@ impl Ip {
         let mut b = [head.packet(), &packet[header..]].concat();
         let len = b.len();
         let sum = Checksum::Whole;
-        let (path, track) = self.go_out(now, &table, path, (&mut b, len), sum, marks)?;
+        let (at, whole, known) = ((now, &*table), (&mut b[..], len, sum), Meta::default());
+        let (path, track) = self.go_out(at, path, whole, marks, &known)?;
         let dev = device_of(&table, &path)?;
         if b.len() > path.link_mtu as usize {
             return Err(SendError::TooBig(path.link_mtu));
