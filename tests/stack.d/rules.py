@@ -342,6 +342,82 @@ def related_outside():
     pass
 
 
+class Heard:
+    """What `nft monitor` tells."""
+
+    def __init__(self):
+        self.p = subprocess.Popen(["stdbuf", "-oL", "nft", "monitor"], stdout=subprocess.PIPE, text=True)
+
+    def until_generation(self):
+        """Says what a change has brought."""
+        for l in self.p.stdout:
+            l = l.rstrip()
+            m = re.match(r"# new generation (\d+) by process \d+ \((\w+)\)", l)
+            say("heard", m.groups() if m else l)
+            if m:
+                return
+
+    def close(self):
+        self.p.kill()
+        self.p.wait()
+
+
+def monitored_inside():
+    """Those who listen are told of changes."""
+    apart()
+    u = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12)
+    T("group 0", u.setsockopt, 270, 1, 0)
+    T("the last group", u.setsockopt, 270, 1, 9)
+    T("no such group", u.setsockopt, 270, 1, 32)
+    T("beyond", u.setsockopt, 270, 1, 33)
+    others = """
+import socket
+u = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12)
+for f in lambda: u.setsockopt(270, 1, 7), lambda: u.bind((0, 1)), lambda: u.bind((0, 0)):
+    try: print(f())
+    except OSError as e: print(e.errno)
+"""
+    r = subprocess.run(["setpriv", "--reuid", "1000", "--clear-groups", "python3", "-c", others], capture_output=True, text=True)
+    say("others", r.stdout.split())
+    heard = Heard()
+    # (It listens soon.)
+    time.sleep(1)
+
+    def does(*words):
+        tool("nft", *words)
+        heard.until_generation()
+
+    does("add", "table", "t")
+    does("add", "chain", "t", "c", "{ type filter hook input priority 0; }")
+    does("add", "rule", "t", "c", "tcp", "dport", "80", "counter", "accept")
+    does("add", "rule", "t", "c", "ip", "saddr", "{ 192.0.2.7, 192.0.2.8 }", "drop")
+    does("add", "set", "t", "s", "{ type ipv4_addr; }")
+    does("add", "element", "t", "s", "{ 192.0.2.1, 192.0.2.2 }")
+    does("delete", "element", "t", "s", "{ 192.0.2.1 }")
+    does("insert", "rule", "t", "c", "tcp", "dport", "81", "drop")
+    does("replace", "rule", "t", "c", "handle", "2", "tcp", "dport", "82", "drop")
+    tool("nft", "delete", "rule", "t", "c", "handle", "99")
+    does("flush", "chain", "t", "c")
+    does("add", "chain", "t", "c", "{ policy drop; }")
+    does("rename", "chain", "t", "c", "other")
+    does("delete", "chain", "t", "other")
+    nft("""
+table ip t2 {
+  set a { type inet_service; elements = { 1, 2 }
+  }
+  chain x { tcp dport @a drop; jump y; }
+  chain y { accept; }
+}
+""")
+    heard.until_generation()
+    does("flush", "ruleset")
+    heard.close()
+
+
+def monitored_outside():
+    pass
+
+
 def comes_outside():
     step()
     for six in False, True:

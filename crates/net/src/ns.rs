@@ -55,6 +55,8 @@ pub struct NetNamespace {
     pub(crate) table: Mutex<Table>,
     /// Who is told of their changes.
     pub(crate) listeners: Listeners,
+    /// Who is told of changes of rules.
+    pub(crate) rule_listeners: Listeners,
     /// Rules for packets, and whose memory they are: [`crate::rules`].
     pub(crate) rules: Arc<Engine>,
     pub(crate) rules_memory: Mutex<Option<Charge>>,
@@ -195,6 +197,7 @@ impl NetNamespace {
             taps: Arc::default(),
             table: Mutex::default(),
             listeners: Listeners::default(),
+            rule_listeners: Listeners::default(),
             rules: Arc::default(),
             rules_memory: Mutex::default(),
             ruled: AtomicBool::new(false),

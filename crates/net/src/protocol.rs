@@ -61,6 +61,10 @@ pub trait PathNames {
     fn net_namespace(&self, _of: NamespaceOf) -> Result<Arc<NetNamespace>> {
         Err(EINVAL)
     }
+    /// The name of the caller's thread (`comm`).
+    fn command(&self) -> String {
+        String::new()
+    }
     /// RLIMIT_NOFILE: how many files of the caller's user may wait in messages.
     fn files_limit(&self) -> u64 {
         u64::MAX

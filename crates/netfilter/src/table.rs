@@ -278,7 +278,7 @@ pub struct Entry {
 }
 
 /// All tables.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Ruleset {
     pub tables: Vec<Arc<Table>>,
     /// Those of iptables' socket options, the newest first.
@@ -286,6 +286,18 @@ pub struct Ruleset {
     /// Changes with each transaction.
     pub generation: u32,
     pub last_table: u64,
+}
+
+impl Default for Ruleset {
+    /// None, which is a generation, too.
+    fn default() -> Ruleset {
+        Ruleset {
+            tables: Vec::new(),
+            legacy: Vec::new(),
+            generation: 1,
+            last_table: 0,
+        }
+    }
 }
 
 impl Ruleset {

@@ -227,7 +227,7 @@ fn a_transaction_is_whole_or_nothing() {
     };
     assert_eq!(change(&e, &[del("b")]), Err(EBUSY));
     change(&e, &[del("a"), del("b")]).unwrap();
-    assert_eq!(e.rules().generation, 2);
+    assert_eq!(e.rules().generation, 3);
 }
 
 #[test]

@@ -23,6 +23,8 @@ pub(crate) enum News {
     RouteGone(Route),
     Neighbour(NeighbourInfo),
     NeighbourGone(NeighbourInfo),
+    /// Of nf_tables' rules: the message.
+    Rules(Vec<u8>),
 }
 
 /// Who may be told of changes: a socket of netlink.
@@ -52,8 +54,13 @@ impl Listeners {
         self.count.store(all.len(), Ordering::Relaxed);
     }
 
-    fn tell(&self, ns: &NetNamespace, news: &News) {
-        if self.count.load(Ordering::Relaxed) == 0 {
+    /// Whether there may be somebody.
+    pub fn any(&self) -> bool {
+        self.count.load(Ordering::Relaxed) > 0
+    }
+
+    pub fn tell(&self, ns: &NetNamespace, news: &News) {
+        if !self.any() {
             return;
         }
         let all: Vec<_> = self.all.lock().iter().filter_map(Weak::upgrade).collect();

@@ -1,18 +1,20 @@
 //! NETLINK_NETFILTER: rules (nf_tables), what iptables' programs ask beside them, and connections
 //! (`net/netfilter/nfnetlink.c`).
 //!
-//! Changes of rules come in batches: all of one hold from one moment on, or none does. Nobody is
-//! told of changes (`nft monitor`, `conntrack -E` hear nothing).
+//! Changes of rules come in batches: all of one hold from one moment on, or none does. Then those
+//! who listen are told what has changed (`nft monitor`), and which generation it is. Nobody is told
+//! of connections (`conntrack -E` hears nothing).
 
 use super::message::{Builder, HEADER, Messages, Request};
 use super::{NLM_F_ACK, NLM_F_MULTI, NLM_F_REQUEST, NLMSG_MIN_TYPE, Netlink, Refused};
 use crate::clock::now;
+use crate::devices::News;
 use crate::protocol::Caller;
 use abi::Result;
 use abi::errno::{EBADMSG, EINVAL, ERESTART};
 use netfilter::attr::{Answer, Bag, Out};
 use netfilter::nft::{self, Message, Transaction, kind};
-use netfilter::table::Family;
+use netfilter::table::{Family, Ruleset};
 use netfilter::{ct, xt};
 
 const BATCH_BEGIN: u16 = 16;
@@ -88,11 +90,20 @@ impl Netlink {
     }
 
     /// The answers to a message that asks.
-    fn answers(&self, req: &Request<'_>, port: u32, all: bool) -> Result<Vec<Vec<u8>>> {
+    fn answers(
+        &self,
+        who: &Caller<'_>,
+        req: &Request<'_>,
+        port: u32,
+        all: bool,
+    ) -> Result<Vec<Vec<u8>>> {
         let flags = if all { NLM_F_MULTI } else { 0 };
         let (rules, m) = (&self.common.ns.rules, message(req)?);
         let found = match parts(req) {
-            (TABLES, _) => nft::ask(&rules.rules(), &m, all, now().0, (port, ""))?,
+            (TABLES, _) => {
+                let by = (who.number as u32, &who.paths.command()[..]);
+                nft::ask(&rules.rules(), &m, all, now().0, by)?
+            }
             (CONNTRACK, n) => ct::ask(&rules.flows, n, m.family, m.attrs, all, now().0)?,
             (COMPAT, 0) => vec![Answer {
                 kind: 0,
@@ -112,7 +123,7 @@ impl Netlink {
         port: u32,
     ) -> Result<Vec<Vec<u8>>> {
         self.may_administer(who)?;
-        self.answers(req, port, true)
+        self.answers(who, req, port, true)
     }
 
     /// Asks for one thing, or has connections forgotten.
@@ -123,7 +134,7 @@ impl Netlink {
         port: u32,
     ) -> core::result::Result<(), Refused> {
         self.may_administer(who)?;
-        for a in self.answers(req, port, false)? {
+        for a in self.answers(who, req, port, false)? {
             self.reply(a);
         }
         Ok(())
@@ -203,12 +214,39 @@ impl Netlink {
             None => {
                 let owner = self.common.user.get();
                 ns.charge_rules(t.finish(), owner, |new| change.commit(new))?;
+                if ns.rule_listeners.any() {
+                    self.tell_rules(who, begin, (&old, &change.rules()), port);
+                }
                 for (req, made) in echoes {
                     self.echo(&req, made, port)?;
                 }
                 Ok(())
             }
         }
+    }
+
+    /// Tells those who listen what a batch has changed.
+    fn tell_rules(
+        &self,
+        who: &Caller<'_>,
+        begin: &Request<'_>,
+        (old, new): (&Ruleset, &Ruleset),
+        port: u32,
+    ) {
+        let ns = &self.common.ns;
+        let generation = new.generation;
+        let tell = |a: &Answer, flags: u16| {
+            let kind = u16::from(TABLES) << 8 | u16::from(a.kind);
+            let message = Builder::new(kind, flags, begin, port)
+                .bytes(&[a.family, 0])
+                .bytes(&(generation as u16).to_be_bytes())
+                .bytes(&a.attrs)
+                .finish();
+            ns.rule_listeners.tell(ns, &News::Rules(message));
+        };
+        nft::changes(old, new, now().0, &mut |a, flags| tell(&a, flags));
+        let by = (who.number as u32, &who.paths.command()[..]);
+        tell(&nft::generation(generation, 0, by), 0);
     }
 
     /// Tells the sender of a message what it has made, with the names and numbers that it has got.

@@ -1,4 +1,4 @@
-//! Who is told of changes: sockets in multicast groups (`RTNLGRP_*`). A queue that is full loses
+//! Who is told of changes: sockets in multicast groups (`RTNLGRP_*`, `NFNLGRP_*`). A queue that is full loses
 //! what comes, and its reader gets ENOBUFS (`netlink_overrun`).
 
 use super::message::Request;
@@ -12,14 +12,17 @@ use netstack::ip::DeviceCounts;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How many groups there are.
+/// How many groups there are, and of netfilter (a whole word of them).
 pub(super) const GROUPS: u32 = 36;
+pub(super) const FILTER_GROUPS: u32 = 32;
 const LINK: u32 = 1;
 const NEIGHBOUR: u32 = 3;
 const ADDRESS_V4: u32 = 5;
 const ROUTE_V4: u32 = 7;
 const ADDRESS_V6: u32 = 9;
 const ROUTE_V6: u32 = 11;
+/// `NFNLGRP_NFTABLES`, among those of netfilter.
+const RULES: u32 = 7;
 
 /// A socket that may be in groups: bit N - 1 for the group N.
 pub(super) struct Member {
@@ -54,6 +57,7 @@ fn group(news: &News) -> u32 {
         News::Address(..) | News::AddressGone(..) => ADDRESS_V6,
         News::Route(r) | News::RouteGone(r) if r.to.is_ipv4() => ROUTE_V4,
         News::Route(_) | News::RouteGone(_) => ROUTE_V6,
+        News::Rules(_) => RULES,
     }
 }
 
@@ -74,6 +78,7 @@ fn encode(ns: &NetNamespace, news: &News) -> Vec<u8> {
         News::RouteGone(r) => (route(&nobody, 0, 0, r), true),
         News::Neighbour(n) => (neighbour(&nobody, 0, 0, n), false),
         News::NeighbourGone(n) => (neighbour(&nobody, 0, 0, n), true),
+        News::Rules(message) => (message.clone(), false),
     };
     if gone {
         // RTM_DEL* is one more than RTM_NEW*.

@@ -22,7 +22,7 @@ use crate::stream::Take;
 use crate::sys::*;
 use abi::Result;
 use abi::errno::{EINVAL, EMSGSIZE, ENOBUFS, ENOPROTOOPT, EOPNOTSUPP, EPERM, Errno};
-use groups::{GROUPS, Member};
+use groups::{FILTER_GROUPS, GROUPS, Member};
 use message::{Builder, HEADER, Messages, Request, word};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -259,8 +259,29 @@ impl Netlink {
 
     fn set_groups(&self, groups: u64) {
         self.member.groups.store(groups, Ordering::Relaxed);
-        if groups != 0 && self.subsystem == Subsystem::Route {
-            self.common.ns.listeners.add(self.member.clone());
+        let ns = &self.common.ns;
+        match self.subsystem {
+            _ if groups == 0 => {}
+            Subsystem::Route => ns.listeners.add(self.member.clone()),
+            Subsystem::Netfilter => ns.rule_listeners.add(self.member.clone()),
+            Subsystem::SockDiag => {}
+        }
+    }
+
+    /// Who listens to changes of rules must be one who may make some (`netlink_allowed`).
+    fn may_listen(&self, cred: &Credentials) -> Result<()> {
+        let ns = &self.common.ns;
+        match self.subsystem {
+            Subsystem::Netfilter if !cred.has_in(&ns.user, Caps::NET_ADMIN) => Err(EPERM),
+            _ => Ok(()),
+        }
+    }
+
+    /// How many groups there are.
+    fn groups(&self) -> u32 {
+        match self.subsystem {
+            Subsystem::Netfilter => FILTER_GROUPS,
+            _ => GROUPS,
         }
     }
 
@@ -355,6 +376,9 @@ impl Netlink {
 impl Protocol for Netlink {
     fn bind(&self, who: &Caller<'_>, addr: &[u8]) -> Result<()> {
         let (port, groups) = parse(addr)?;
+        if groups != 0 {
+            self.may_listen(who.cred)?;
+        }
         let mut s = self.state.lock();
         if s.port != 0 && port != s.port {
             return Err(EINVAL);
@@ -475,12 +499,13 @@ impl Protocol for Netlink {
         }
         e
     }
-    fn set_option(&self, _: &Credentials, level: i32, name: i32, v: &[u8]) -> Result<()> {
+    fn set_option(&self, cred: &Credentials, level: i32, name: i32, v: &[u8]) -> Result<()> {
         match (level, name) {
             // ADD_MEMBERSHIP, DROP_MEMBERSHIP.
             (SOL_NETLINK, 1 | 2) => {
                 let group = crate::options::int_of(v)? as u32;
-                if !(1..=GROUPS).contains(&group) {
+                self.may_listen(cred)?;
+                if !(1..=self.groups()).contains(&group) {
                     return Err(EINVAL);
                 }
                 let (old, bit) = (self.member.groups.load(Ordering::Relaxed), 1 << (group - 1));

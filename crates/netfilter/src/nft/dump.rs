@@ -11,7 +11,7 @@ use abi::Result;
 use abi::errno::{EINVAL, ENOENT, EOPNOTSUPP};
 use std::sync::Arc;
 
-fn answer(kind: u8, family: Family, o: Out) -> Answer {
+pub(super) fn answer(kind: u8, family: Family, o: Out) -> Answer {
     Answer {
         kind,
         family: family as u8,
@@ -33,17 +33,7 @@ pub fn ask(
 ) -> Result<Vec<Answer>> {
     let b = Bag::new(m.attrs);
     match m.kind {
-        GETGEN => {
-            let mut o = Out::default();
-            o.be32(1, r.generation);
-            o.be32(2, pid);
-            o.text(3, name);
-            Ok(vec![Answer {
-                kind: NEWGEN,
-                family: m.family,
-                attrs: o.0,
-            }])
-        }
+        GETGEN => Ok(vec![generation(r.generation, m.family, (pid, name))]),
         GETTABLE if all => Ok(tables(r, m).map(table).collect()),
         GETTABLE => Ok(vec![table(one_table(r, m, &b)?)]),
         GETCHAIN if all => {
@@ -85,6 +75,20 @@ pub fn ask(
     }
 }
 
+/// Which generation of rules it is; who has made it, or asks.
+#[must_use]
+pub fn generation(n: u32, family: u8, (pid, name): (u32, &str)) -> Answer {
+    let mut o = Out::default();
+    o.be32(1, n);
+    o.be32(2, pid);
+    o.text(3, name);
+    Answer {
+        kind: NEWGEN,
+        family,
+        attrs: o.0,
+    }
+}
+
 fn tables<'a>(r: &'a Ruleset, m: &Message<'_>) -> impl Iterator<Item = &'a Arc<Table>> {
     let family = m.family;
     r.tables
@@ -97,7 +101,7 @@ fn one_table<'a>(r: &'a Ruleset, m: &Message<'_>, b: &Bag<'_>) -> Result<&'a Arc
     r.table(m.family()?, name).ok_or(ENOENT)
 }
 
-fn table(t: &Arc<Table>) -> Answer {
+pub(super) fn table(t: &Arc<Table>) -> Answer {
     let mut o = Out::default();
     o.text(1, &t.name);
     o.be32(2, t.flags);
@@ -109,7 +113,7 @@ fn table(t: &Arc<Table>) -> Answer {
     answer(NEWTABLE, t.family, o)
 }
 
-fn chain(t: &Table, c: &Chain) -> Answer {
+pub(super) fn chain(t: &Table, c: &Chain) -> Answer {
     let mut o = Out::default();
     o.text(1, &t.name);
     o.be64(2, c.handle);
@@ -141,7 +145,7 @@ fn chain(t: &Table, c: &Chain) -> Answer {
     answer(NEWCHAIN, t.family, o)
 }
 
-fn rule(t: &Table, c: &Chain, r: &Rule, before: Option<u64>) -> Answer {
+pub(super) fn rule(t: &Table, c: &Chain, r: &Rule, before: Option<u64>) -> Answer {
     let mut o = Out::default();
     o.text(1, &t.name);
     o.text(2, &c.name);
@@ -195,7 +199,7 @@ fn rules(r: &Ruleset, m: &Message<'_>, b: &Bag<'_>, all: bool) -> Result<Vec<Ans
     Ok(told)
 }
 
-fn set(t: &Table, s: &Set) -> Answer {
+pub(super) fn set(t: &Table, s: &Set) -> Answer {
     let mut o = Out::default();
     let f = &s.shape;
     o.text(1, &t.name);
@@ -238,7 +242,7 @@ fn set(t: &Table, s: &Set) -> Answer {
     answer(NEWSET, t.family, o)
 }
 
-fn element(t: &Table, s: &Set, key: &Key, e: &Element, now: u64) -> Out {
+pub(super) fn element(t: &Table, s: &Set, key: &Key, e: &Element, now: u64) -> Out {
     let mut o = Out::default();
     if key.place != Place::CatchAll {
         put_value(&mut o, 1, &key.at);
@@ -278,17 +282,7 @@ fn element(t: &Table, s: &Set, key: &Key, e: &Element, now: u64) -> Out {
 fn elements(r: &Ruleset, m: &Message<'_>, b: &Bag<'_>, all: bool, now: u64) -> Result<Vec<Answer>> {
     let t = one_table(r, m, b)?;
     let s = t.set(b.need_text(2, NAME)?).ok_or(ENOENT)?;
-    let message = |list: &[Out]| {
-        let mut o = Out::default();
-        o.text(1, &t.name);
-        o.text(2, &s.shape.name);
-        o.nest(3, |o| {
-            for e in list {
-                o.put(1 | 0x8000, &e.0);
-            }
-        });
-        answer(NEWSETELEM, t.family, o)
-    };
+    let message = |list: &[Out]| elements_of(t, s, list);
     let reset = |e: &Element| {
         if m.kind == GETSETELEM_RESET {
             e.exprs.iter().for_each(|x| x.reset());
@@ -320,6 +314,18 @@ fn elements(r: &Ruleset, m: &Message<'_>, b: &Bag<'_>, all: bool, now: u64) -> R
         told.push(message(&list));
     }
     Ok(told)
+}
+
+pub(super) fn elements_of(t: &Table, s: &Set, list: &[Out]) -> Answer {
+    let mut o = Out::default();
+    o.text(1, &t.name);
+    o.text(2, &s.shape.name);
+    o.nest(3, |o| {
+        for e in list {
+            o.put(1 | 0x8000, &e.0);
+        }
+    });
+    answer(NEWSETELEM, t.family, o)
 }
 
 /// The element that is there, or the interval's that a key is in.

@@ -7,14 +7,17 @@
 //! rules    rules
 //! sets     sets and their elements
 //! dump     what is told
+//! news     what is told of a change
 //! ```
 
 mod dump;
+mod news;
 mod rules;
 mod sets;
 mod tables;
 
-pub use dump::ask;
+pub use dump::{ask, generation};
+pub use news::{Tell, changes};
 
 use crate::attr::Bag;
 use crate::expr::{Fresh, NAME, Scope};

@@ -81,7 +81,15 @@ impl Transaction {
             read_all(&scope, b.get(4).unwrap_or_default())?
         };
         let table = self.table(place)?;
-        let handle = table.next_handle();
+        // (One that takes another's place has its handle, too.)
+        let replaced = match at {
+            Where::Replace(n) => table.chains.get(&chain).and_then(|c| c.rules.get(n)),
+            _ => None,
+        };
+        let handle = match replaced.map(|r| r.handle) {
+            Some(handle) => handle,
+            None => table.next_handle(),
+        };
         self.made = Some(handle);
         let rule = Arc::new(Rule {
             handle,

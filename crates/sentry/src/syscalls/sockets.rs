@@ -106,6 +106,9 @@ impl PathNames for Names<'_> {
             }
         }
     }
+    fn command(&self) -> String {
+        String::from_utf8_lossy(&self.0.comm()).into_owned()
+    }
     fn files_limit(&self) -> u64 {
         self.0.nofile_limit()
     }
