@@ -460,6 +460,7 @@ numbers! {
     460 "lsm_set_self_attr"       LSM_SET_SELF_ATTR
     461 "lsm_list_modules"        LSM_LIST_MODULES
     462 "mseal"                   MSEAL
+    467 "open_tree_attr"          OPEN_TREE_ATTR
 }
 
 #[cfg(test)]

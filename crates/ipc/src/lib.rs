@@ -42,26 +42,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// `st_dev` of pipes, as Linux numbers its pipefs on common systems.
 const PIPEFS_DEV: u64 = 14;
-/// `st_dev` of anonymous inodes.
-pub const ANON_DEV: u64 = 15;
-
 static NEXT_INO: AtomicU64 = AtomicU64::new(1000);
 
 fn next_ino() -> u64 {
     NEXT_INO.fetch_add(1, Ordering::Relaxed)
 }
 
-/// `fstat(2)` of event files, timers, epoll: an inode without a type.
-fn anon_stat() -> vfs::Stat {
-    vfs::Stat {
-        dev: ANON_DEV,
-        ino: 1,
-        mode: 0o600,
-        nlink: 1,
-        blksize: 4096,
-        ..Default::default()
-    }
-}
+pub use vfs::file::ANON_DEV;
+use vfs::file::anon_stat;
 
 /// `ioctl(FIONREAD)`, also called `TIOCINQ` and `SIOCINQ`.
 const FIONREAD: u32 = 0x541B;

@@ -113,6 +113,8 @@ pub struct SuperBlock {
     watched: Mutex<HashMap<usize, Arc<Dentry>>>,
     /// Whether anything ever was.
     has_watches: AtomicBool,
+    /// Files that are open for writing by its mounts. Atomic, as [`crate::Mount`]'s.
+    writers: AtomicUsize,
     /// Mounts of it. When the last goes, the ring is emptied: it would hold the super block for
     /// ever.
     mounts: AtomicUsize,
@@ -143,6 +145,7 @@ impl SuperBlock {
             ring: Mutex::default(),
             watched: Mutex::default(),
             has_watches: AtomicBool::new(false),
+            writers: AtomicUsize::new(0),
             mounts: AtomicUsize::new(0),
         });
         if caching != Caching::Never {
@@ -163,6 +166,16 @@ impl SuperBlock {
     }
     pub(crate) fn lock_rename(&self) -> MutexGuard<'_, ()> {
         self.rename_lock.lock()
+    }
+    pub(crate) fn add_writer(&self) {
+        self.writers.fetch_add(1, Ordering::SeqCst);
+    }
+    pub(crate) fn drop_writer(&self) {
+        self.writers.fetch_sub(1, Ordering::SeqCst);
+    }
+    /// Whether a file is open for writing by a mount of it.
+    pub(crate) fn has_writers(&self) -> bool {
+        self.writers.load(Ordering::SeqCst) != 0
     }
     pub(crate) fn mounted(&self) {
         self.mounts.fetch_add(1, Ordering::AcqRel);

@@ -173,6 +173,22 @@ pub trait FileOps: Any + Send + Sync {
     }
 }
 
+/// `st_dev` of anonymous inodes.
+pub const ANON_DEV: u64 = 15;
+
+/// `fstat(2)` of event files, timers, epoll: an inode without a type.
+#[must_use]
+pub fn anon_stat() -> crate::Stat {
+    crate::Stat {
+        dev: ANON_DEV,
+        ino: 1,
+        mode: 0o600,
+        nlink: 1,
+        blksize: 4096,
+        ..Default::default()
+    }
+}
+
 /// Whether a sync may leave metadata behind (`fdatasync(2)`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DataOnly {
@@ -287,6 +303,9 @@ impl File {
     /// It takes over a count of `InodeExt::get_write_access`.
     pub(crate) fn holds_write_access(&self) {
         self.writer.store(true, Ordering::Relaxed);
+        if let Some(p) = &self.path {
+            p.mnt.add_writer();
+        }
     }
     /// Asks that `listener` be told, with `key`, when the last reference goes.
     pub fn add_release_listener(&self, key: u64, listener: Weak<dyn ReleaseListener>) {
@@ -493,9 +512,12 @@ impl Drop for File {
         self.closed();
         self.end_watch();
         if *self.writer.get_mut()
-            && let Some(Ok(inode)) = self.path.as_ref().map(crate::Path::inode)
+            && let Some(p) = &self.path
         {
-            inode.ext().put_write_access();
+            p.mnt.drop_writer();
+            if let Ok(inode) = p.inode() {
+                inode.ext().put_write_access();
+            }
         }
         self.cred.ucounts().give_back(FILE);
     }

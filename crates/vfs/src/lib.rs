@@ -14,6 +14,8 @@
 //! | [`walk`] | from a path name to a [`Path`] |
 //! | [`context`] | from where somebody asks: root, working directory, descriptors |
 //! | [`namespace`] | the mount tree's operations |
+//! | [`peers`] | which mounts share what is mounted below them |
+//! | [`params`] | what a file system is mounted with |
 //! | [`vfs`] | the root object: numbers, registries |
 //! | [`watch`] | telling inotify |
 //! | [`mount`] | [`Mount`], [`Path`] |
@@ -36,8 +38,8 @@
 //!    rename, an ancestor before its descendant, else by address
 //! 4. [`Inode::lock_attributes`], before 2-4 of the trees that a file system is made of
 //! 5. locks of a file system's inodes (root layer and overlayfs before what they are made of)
-//! 6. leaves: `Dentry::{children, place}`, `Mount::{children, attached}`, the dentry ring, slots,
-//!    locks' tables, `clas`
+//! 6. leaves: `Dentry::{children, place}`, `Mount::{children, attached}`, `Peers`, the dentry ring,
+//!    slots, locks' tables, `clas`. `Core::alive` is taken before those of mounts.
 //!
 //! Application memory (`Sink`, `Source`) is never touched with a lock of 2-6 held outside of the
 //! closures given to `fill` and `drain`: resolving it may call back into a file's `Mappable`. The
@@ -58,6 +60,8 @@ pub mod mode;
 pub mod mount;
 pub mod namespace;
 pub mod ops;
+pub mod params;
+pub mod peers;
 pub mod ring;
 pub mod sigio;
 pub mod ucounts;

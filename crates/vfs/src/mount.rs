@@ -2,12 +2,13 @@
 
 use crate::dentry::{Dentry, SuperBlock};
 use crate::inode::Inode;
+use crate::peers::Sharing;
 use crate::ucounts::{Charge, Ucounts};
 use abi::Result;
 use abi::errno::EROFS;
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 bitflags::bitflags! {
@@ -85,6 +86,9 @@ impl MountFlags {
     }
 }
 
+/// Unique ids are above this one.
+pub const UNIQUE: u64 = 1 << 31;
+
 pub(crate) struct Attached {
     pub parent: Weak<Mount>,
     pub at: Arc<Dentry>,
@@ -112,6 +116,11 @@ pub struct Mount {
     charge: OnceLock<Charge>,
     /// For its root's descriptor, where another is charged for that.
     held: OnceLock<Charge>,
+    /// With whom it shares what is mounted below it. Changed by [`crate::peers`] alone.
+    sharing: RwLock<Sharing>,
+    /// Files that are open for writing by it (`mnt_writers`). Atomic: who makes it read-only looks
+    /// afterwards, who opens looks at the flag afterwards.
+    writers: AtomicUsize,
     pub(crate) attached: RwLock<Option<Attached>>,
     /// By the address of the dentry that each is mounted on, which the child holds.
     pub(crate) children: RwLock<BTreeMap<usize, Arc<Mount>>>,
@@ -133,6 +142,8 @@ impl Mount {
             namespace: AtomicU64::new(0),
             charge: OnceLock::new(),
             held: OnceLock::new(),
+            sharing: RwLock::default(),
+            writers: AtomicUsize::new(0),
             attached: RwLock::new(None),
             children: RwLock::new(BTreeMap::new()),
         })
@@ -169,6 +180,36 @@ impl Mount {
             let _ = self.held.set(c);
         }
     }
+    /// See [`crate::peers`].
+    #[must_use]
+    pub fn sharing(&self) -> Sharing {
+        *self.sharing.read()
+    }
+    pub(crate) fn set_sharing(&self, s: Sharing) {
+        *self.sharing.write() = s;
+    }
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.sharing().group != 0
+    }
+    pub(crate) fn add_writer(&self) {
+        self.writers.fetch_add(1, Ordering::SeqCst);
+        self.sb().add_writer();
+    }
+    pub(crate) fn drop_writer(&self) {
+        self.writers.fetch_sub(1, Ordering::SeqCst);
+        self.sb().drop_writer();
+    }
+    /// Whether a file is open for writing by it.
+    pub(crate) fn has_writers(&self) -> bool {
+        self.writers.load(Ordering::SeqCst) != 0
+    }
+    /// The number that never comes again, which statx(2), statmount(2) and listmount(2) have: above
+    /// all that mountinfo could show (`MNT_UNIQUE_ID_OFFSET`).
+    #[must_use]
+    pub fn unique_id(&self) -> u64 {
+        UNIQUE + self.id
+    }
     /// Whether it is locked to what it covers.
     #[must_use]
     pub fn is_locked(&self) -> bool {
@@ -182,7 +223,7 @@ impl Mount {
             .any(|c| c.is_locked() && c.parent().is_some_and(|(_, at)| at.is_below(root)))
     }
     pub(crate) fn set_flags(&self, f: MountFlags) {
-        self.flags.store(f.bits(), Ordering::Relaxed);
+        self.flags.store(f.bits(), Ordering::SeqCst);
     }
     #[must_use]
     pub fn is_read_only(&self) -> bool {

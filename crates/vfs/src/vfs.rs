@@ -6,9 +6,12 @@ use crate::file::FileOps;
 use crate::inode::Slot;
 use crate::locks::WaitGraph;
 use crate::mount::{Mount, MountFlags, Path};
+use crate::namespace::{Core, Detached, MountNamespace};
+use crate::params::{Param, Params};
+use crate::peers::Peers;
 use crate::{major, makedev, minor};
 use abi::Result;
-use abi::errno::{ENODEV, ENXIO};
+use abi::errno::{EINVAL, ENODEV, ENXIO};
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -71,17 +74,56 @@ impl DeviceRegistry {
 
 /// A type of file systems, for `mount(2)`.
 pub trait FsType: Send + Sync {
-    /// Makes (or finds) a file system; gives its root.
+    /// Makes (or finds) a file system; gives its root. The parameters are those that
+    /// [`FsType::parameters`] names, each as [`FsType::parse`] gave it.
     fn mount(
         &self,
         vfs: &Arc<Vfs>,
         cx: &Caller<'_>,
         source: &str,
-        data: &str,
+        params: &Params,
     ) -> Result<Arc<Dentry>>;
+    /// The parameters that it knows, besides those that all know (`fs_parameter_spec`).
+    fn parameters(&self) -> &'static [&'static str] {
+        &[]
+    }
+    /// Looks at a parameter by itself, when it is given: `EINVAL` for a bad value.
+    fn parse(&self, _cx: &Caller<'_>, p: Param) -> Result<Param> {
+        Ok(p)
+    }
+    /// Whether parameters that it does not know are passed over.
+    fn ignores_unknown(&self) -> bool {
+        false
+    }
+    /// Where mount(2)'s text has a parameter's end: at a comma, which a backslash keeps for some.
+    fn escapes_commas(&self) -> bool {
+        false
+    }
     /// `nodev` in `/proc/filesystems`.
     fn needs_device(&self) -> bool {
         false
+    }
+}
+
+impl dyn FsType {
+    /// As mount(2) makes one, from its text: `EINVAL` for what the type does not know.
+    pub fn mount_with(
+        &self,
+        vfs: &Arc<Vfs>,
+        cx: &Caller<'_>,
+        source: &str,
+        data: &str,
+    ) -> Result<Arc<Dentry>> {
+        let escape = self.escapes_commas().then_some('\\');
+        let mut params = Params::default();
+        for p in Params::split(data, escape).0 {
+            if self.parameters().contains(&p.key.as_str()) {
+                params.0.push(self.parse(cx, p)?);
+            } else if !self.ignores_unknown() && !matches!(&*p.key, "ro" | "rw" | "source") {
+                return Err(EINVAL);
+            }
+        }
+        self.mount(vfs, cx, source, &params)
     }
 }
 
@@ -120,6 +162,13 @@ pub struct Vfs {
     next_dev: AtomicU64,
     /// Held by every change of a mount tree.
     pub(crate) mount_lock: Mutex<()>,
+    pub(crate) peers: Peers,
+    /// Those that have mounts, by number.
+    pub(crate) namespaces: Mutex<BTreeMap<u64, Weak<Core>>>,
+    /// Mount namespaces, by the same number.
+    pub(crate) mount_namespaces: Mutex<BTreeMap<u64, Weak<MountNamespace>>>,
+    /// Trees that hang nowhere, by the same number.
+    pub(crate) detached: Mutex<BTreeMap<u64, Weak<Detached>>>,
     pub devices: DeviceRegistry,
     fs_types: RwLock<BTreeMap<String, Arc<dyn FsType>>>,
     special: RwLock<Option<Arc<dyn SpecialFiles>>>,
@@ -138,6 +187,10 @@ impl Vfs {
             next_id: AtomicU64::new(1),
             next_dev: AtomicU64::new(1),
             mount_lock: Mutex::new(()),
+            peers: Peers::default(),
+            namespaces: Mutex::default(),
+            mount_namespaces: Mutex::default(),
+            detached: Mutex::default(),
             devices: DeviceRegistry::default(),
             fs_types: RwLock::new(BTreeMap::new()),
             special: RwLock::new(None),

@@ -17,7 +17,9 @@ use vfs::dentry::ReadOnly;
 use vfs::file::FileOps;
 use vfs::fs::root_layer::RootLayer;
 use vfs::fs::tmpfs::{self, Tmpfs, TmpfsType};
-use vfs::namespace::{Bindable, Recursive};
+use vfs::namespace::Recursive;
+use vfs::params::{Param, Params};
+use vfs::peers;
 use vfs::vfs::{FsType, SpecialFiles};
 use vfs::walk::Walk;
 use vfs::{
@@ -72,16 +74,11 @@ struct OwnTmpfs {
     name: &'static str,
 }
 
-impl FsType for OwnTmpfs {
-    fn mount(
-        &self,
-        vfs: &Arc<vfs::Vfs>,
-        cx: &Caller<'_>,
-        source: &str,
-        data: &str,
-    ) -> Result<Arc<Dentry>> {
+impl OwnTmpfs {
+    /// In the caller's memory.
+    fn of(&self, cx: &Caller<'_>) -> Result<TmpfsType> {
         let kernel = self.kernel.upgrade().ok_or(ENOENT)?;
-        let t = TmpfsType {
+        Ok(TmpfsType {
             clas: kernel.container_of(cx.task).clas.clone(),
             default: tmpfs::Options {
                 max_pages: self.pages / 2,
@@ -90,8 +87,31 @@ impl FsType for OwnTmpfs {
             },
             total_pages: self.pages,
             name: self.name,
-        };
-        t.mount(vfs, cx, source, data)
+        })
+    }
+}
+
+impl FsType for OwnTmpfs {
+    fn mount(
+        &self,
+        vfs: &Arc<vfs::Vfs>,
+        cx: &Caller<'_>,
+        source: &str,
+        params: &Params,
+    ) -> Result<Arc<Dentry>> {
+        self.of(cx)?.mount(vfs, cx, source, params)
+    }
+    fn parameters(&self) -> &'static [&'static str] {
+        match self.name {
+            "ramfs" => &["mode"],
+            _ => tmpfs::PARAMETERS,
+        }
+    }
+    fn parse(&self, cx: &Caller<'_>, p: Param) -> Result<Param> {
+        self.of(cx)?.parse(cx, p)
+    }
+    fn ignores_unknown(&self) -> bool {
+        self.name == "ramfs"
     }
 }
 
@@ -250,7 +270,7 @@ fn protect(cx: &PathCx<'_>, ns: &Arc<MountNamespace>, spec: &ContainerSpec) -> T
     };
     if let Some(recursive) = below {
         or(
-            ns.set_bindable(&ns.root(), Bindable::No, recursive),
+            ns.set_propagation(&ns.root(), peers::Propagation::Unbindable, recursive),
             "make the root unbindable",
         )?;
     }
@@ -297,7 +317,9 @@ fn ids(spec: &ContainerSpec) -> Ids {
 }
 
 fn fs_root(cx: &PathCx<'_>, kind: &str, data: &str) -> Result<Arc<Dentry>> {
-    cx.vfs.fs_type(kind)?.mount(cx.vfs, &cx.caller, kind, data)
+    cx.vfs
+        .fs_type(kind)?
+        .mount_with(cx.vfs, &cx.caller, kind, data)
 }
 
 /// Where to mount; made if it is missing. `None` where the mount is optional.

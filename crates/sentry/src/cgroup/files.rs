@@ -18,26 +18,40 @@ use vfs::{Caller, Caps, Credentials, FileType, Perm};
 /// `CGROUP2_SUPER_MAGIC`.
 const MAGIC: u64 = 0x6367_7270;
 
+/// What it may be mounted with (`cgroup2_fs_parameters`). What they say holds for the initial
+/// namespace's mount alone, which is the host's.
+const PARAMETERS: &[&str] = &[
+    "nsdelegate",
+    "favordynmods",
+    "memory_localevents",
+    "memory_recursiveprot",
+    "memory_hugetlb_accounting",
+    "pids_localevents",
+];
+
 /// Registers the file system: it shows the tree below the root of the mounter's cgroup namespace.
 pub fn register(k: &Arc<Kernel>) {
     let kernel = Arc::downgrade(k);
     k.vfs.register_fs(
         "cgroup2",
-        Arc::new(MadeBy(move |vfs: &Arc<vfs::Vfs>, cx: &Caller<'_>| {
-            let k = kernel.upgrade().ok_or(ENOENT)?;
-            let ns = task_of(cx.task).map_or_else(
-                || k.container_of(cx.task).ns.cgroup.clone(),
-                |t| t.ns().cgroup.clone(),
-            );
-            if !cx.cred.has_in(&ns.user, Caps::SYS_ADMIN) {
-                return Err(EPERM);
-            }
-            let dir = CgroupDir {
-                kernel: kernel.clone(),
-                group: Arc::clone(&ns),
-            };
-            Ok(DynFs::mountable(vfs, "cgroup2", MAGIC, Arc::new(dir)))
-        })),
+        Arc::new(MadeBy(
+            move |vfs: &Arc<vfs::Vfs>, cx: &Caller<'_>| {
+                let k = kernel.upgrade().ok_or(ENOENT)?;
+                let ns = task_of(cx.task).map_or_else(
+                    || k.container_of(cx.task).ns.cgroup.clone(),
+                    |t| t.ns().cgroup.clone(),
+                );
+                if !cx.cred.has_in(&ns.user, Caps::SYS_ADMIN) {
+                    return Err(EPERM);
+                }
+                let dir = CgroupDir {
+                    kernel: kernel.clone(),
+                    group: Arc::clone(&ns),
+                };
+                Ok(DynFs::mountable(vfs, "cgroup2", MAGIC, Arc::new(dir)))
+            },
+            PARAMETERS,
+        )),
     );
 }
 

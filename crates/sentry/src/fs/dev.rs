@@ -13,6 +13,7 @@ use vfs::fs::dev::{LINKS, STANDARD};
 use vfs::fs::dynamic::{DynDir, DynEntry, DynFs, DynNode, DynOptions, number};
 use vfs::fs::tmpfs::{self, Node, Payer, Tmpfs};
 use vfs::inode::Inode;
+use vfs::params::{Param, Params};
 use vfs::vfs::{Device, DeviceOpen, FsType};
 use vfs::{At, Caller, FileType, NewNode, PathCx, Perm, makedev};
 
@@ -278,17 +279,24 @@ struct PtsType {
 }
 
 impl FsType for PtsType {
+    fn parameters(&self) -> &'static [&'static str] {
+        &["uid", "gid", "mode", "ptmxmode", "max", "newinstance"]
+    }
+    fn parse(&self, caller: &Caller<'_>, p: Param) -> Result<Param> {
+        PtsOptions::parse(&p.word(), &caller.cred.user_ns)?;
+        Ok(p)
+    }
     fn mount(
         &self,
         vfs: &Arc<vfs::Vfs>,
         caller: &Caller<'_>,
         _: &str,
-        data: &str,
+        params: &Params,
     ) -> Result<Arc<vfs::Dentry>> {
         let kernel = self.kernel.upgrade().ok_or(ENXIO)?;
         let c = kernel.container_of(caller.task);
         let ns = caller.cred.user_ns.clone();
-        let options = PtsOptions::parse(data, &ns)?;
+        let options = PtsOptions::parse(&params.joined(), &ns)?;
         let (nodes, _) = Tmpfs::new(vfs.new_dev(), &c.clas, tmpfs::Options::default());
         let owner = (caller.cred.fsuid, caller.cred.fsgid);
         let ptmx = node(&nodes, options.ptmx_mode, owner, makedev(5, 2))?;

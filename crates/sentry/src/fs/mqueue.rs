@@ -25,6 +25,7 @@ use vfs::dentry::{FileSystem, StatFs, SuperBlock};
 use vfs::file::{File, FileOps, Sink};
 use vfs::fs::Listing;
 use vfs::inode::{InodeExt, NewNode, SetAttr};
+use vfs::params::Params;
 use vfs::ucounts::{Charge, Kind};
 use vfs::userns::UserNs;
 use vfs::vfs::{FsType, Vfs};
@@ -49,7 +50,7 @@ struct MqueueType(Weak<Kernel>);
 
 impl FsType for MqueueType {
     /// That of the caller's ipc namespace, whose administrator the caller must be.
-    fn mount(&self, vfs: &Arc<Vfs>, cx: &Caller<'_>, _: &str, data: &str) -> Result<Arc<Dentry>> {
+    fn mount(&self, vfs: &Arc<Vfs>, cx: &Caller<'_>, _: &str, _: &Params) -> Result<Arc<Dentry>> {
         let k = self.0.upgrade().ok_or(ENOENT)?;
         let ns = match task_of(cx.task) {
             Some(t) => t.ns().ipc.clone(),
@@ -57,9 +58,6 @@ impl FsType for MqueueType {
         };
         if !cx.cred.has_in(&ns.user, Caps::SYS_ADMIN) {
             return Err(EPERM);
-        }
-        if !data.is_empty() {
-            return Err(EINVAL);
         }
         Ok(root(vfs, &ns).dentry)
     }

@@ -6,6 +6,7 @@ use abi::Result;
 use abi::errno::{EINVAL, EPERM};
 use std::sync::Arc;
 use vfs::fs::overlayfs::{Layers, Overlayfs};
+use vfs::params::{Param, Params, Value};
 use vfs::vfs::{FsType, Vfs};
 use vfs::walk::Walk;
 use vfs::{At, Caller, Dentry};
@@ -31,26 +32,68 @@ fn split(list: &str) -> Vec<String> {
     all
 }
 
+/// The parameters that name layers.
+const LAYERS: [&str; 4] = ["lowerdir", "lowerdir+", "upperdir", "workdir"];
+
 impl FsType for OverlayType {
-    fn mount(&self, vfs: &Arc<Vfs>, cx: &Caller<'_>, _: &str, data: &str) -> Result<Arc<Dentry>> {
-        // Paths are the caller's.
-        let t = task_of(cx.task).ok_or(EINVAL)?;
-        let place =
-            |path: &str| t.with_paths(|p| p.resolve(&At::Cwd, path.as_bytes(), Walk::FOLLOW));
+    fn parameters(&self) -> &'static [&'static str] {
+        &[
+            "lowerdir",
+            "lowerdir+",
+            "upperdir",
+            "workdir",
+            "userxattr",
+            "volatile",
+            "index",
+            "metacopy",
+            "nfs_export",
+            "uuid",
+            "xino",
+            "redirect_dir",
+        ]
+    }
+    fn escapes_commas(&self) -> bool {
+        true
+    }
+    /// Paths are the caller's, when it gives them (`ovl_parse_layer`).
+    fn parse(&self, cx: &Caller<'_>, p: Param) -> Result<Param> {
+        let key = p.key.as_str();
+        match (key, &p.value) {
+            ("lowerdir", Value::Text(t)) if !t.is_empty() => Ok(p),
+            (key, Value::Text(t)) if LAYERS.contains(&key) && !t.is_empty() => {
+                let value = Value::Place(place(cx, t)?, t.clone());
+                Ok(Param { value, ..p })
+            }
+            (key, Value::Place(..)) if LAYERS[1..].contains(&key) => Ok(p),
+            ("userxattr" | "volatile", Value::Flag) => Ok(p),
+            ("index" | "metacopy" | "nfs_export", Value::Text(t)) if t == "off" => Ok(p),
+            ("uuid", Value::Text(t)) if matches!(&**t, "off" | "auto" | "null") => Ok(p),
+            ("xino", Value::Text(t)) if matches!(&**t, "off" | "auto") => Ok(p),
+            ("redirect_dir", Value::Text(t)) if matches!(&**t, "off" | "nofollow") => Ok(p),
+            _ => Err(EINVAL),
+        }
+    }
+    fn mount(
+        &self,
+        vfs: &Arc<Vfs>,
+        cx: &Caller<'_>,
+        _: &str,
+        params: &Params,
+    ) -> Result<Arc<Dentry>> {
         let (mut lowers, mut upper, mut work, mut user_xattrs) = (Vec::new(), None, None, false);
-        for option in data.split(',').filter(|o| !o.is_empty()) {
-            match option.split_once('=').unwrap_or((option, "")) {
-                ("lowerdir", v) => {
-                    lowers = split(v).iter().map(|p| place(p)).collect::<Result<_>>()?;
+        for p in &params.0 {
+            match (p.key.as_str(), &p.value) {
+                ("lowerdir", Value::Text(v)) => {
+                    lowers = split(v)
+                        .iter()
+                        .map(|p| place(cx, p))
+                        .collect::<Result<_>>()?;
                 }
-                ("upperdir", v) => upper = Some(place(v)?),
-                ("workdir", v) => work = Some(place(v)?),
-                ("userxattr", "") => user_xattrs = true,
-                ("volatile", "") => {}
-                ("index" | "metacopy" | "nfs_export" | "uuid", "off") => {}
-                ("xino", "off" | "auto") => {}
-                ("redirect_dir", "off" | "nofollow") => {}
-                _ => return Err(EINVAL),
+                ("lowerdir+", Value::Place(p, _)) => lowers.push(p.clone()),
+                ("upperdir", Value::Place(p, _)) => upper = Some(p.clone()),
+                ("workdir", Value::Place(p, _)) => work = Some(p.clone()),
+                ("userxattr", _) => user_xattrs = true,
+                _ => {}
             }
         }
         let upper = match (upper, work) {
@@ -67,8 +110,13 @@ impl FsType for OverlayType {
             lowers,
             upper,
             user_xattrs,
-            options: format!(",{data}"),
+            options: format!(",{}", params.joined()),
         };
         Overlayfs::mountable(vfs, cx.cred, layers)
     }
+}
+
+fn place(cx: &Caller<'_>, path: &str) -> Result<vfs::Path> {
+    let t = task_of(cx.task).ok_or(EINVAL)?;
+    t.with_paths(|p| p.resolve(&At::Cwd, path.as_bytes(), Walk::FOLLOW))
 }

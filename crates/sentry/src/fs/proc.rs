@@ -18,6 +18,7 @@ use abi::errno::{ENOENT, EPERM};
 use std::sync::{Arc, Weak};
 use vfs::file::File;
 use vfs::fs::dynamic::{DynDir, DynEntry, DynFile, DynFs, DynLink, DynNode, StaticDir, number};
+use vfs::params::{Param, Params};
 use vfs::vfs::FsType;
 use vfs::{Caller, FileType};
 
@@ -33,12 +34,19 @@ pub fn register(k: &Arc<Kernel>) {
 struct ProcType(Weak<Kernel>);
 
 impl FsType for ProcType {
+    fn parameters(&self) -> &'static [&'static str] {
+        &["hidepid", "gid", "subset"]
+    }
+    fn parse(&self, cx: &Caller<'_>, p: Param) -> Result<Param> {
+        ProcMount::new(&p.word(), cx.cred.user_ns.clone())?;
+        Ok(p)
+    }
     fn mount(
         &self,
         vfs: &Arc<vfs::Vfs>,
         cx: &Caller<'_>,
         _: &str,
-        data: &str,
+        params: &Params,
     ) -> Result<Arc<vfs::Dentry>> {
         let k = self.0.upgrade().ok_or(ENOENT)?;
         // It shows the pid namespace of who mounts it.
@@ -49,7 +57,7 @@ impl FsType for ProcType {
         if !cx.cred.has_in(&ns.user, vfs::Caps::SYS_ADMIN) {
             return Err(EPERM);
         }
-        let mount = Arc::new(ProcMount::new(data, cx.cred.user_ns.clone())?);
+        let mount = Arc::new(ProcMount::new(&params.joined(), cx.cred.user_ns.clone())?);
         let root = Root {
             kernel: self.0.clone(),
             ns,

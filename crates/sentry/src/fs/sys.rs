@@ -24,27 +24,30 @@ pub fn register(k: &Arc<Kernel>) {
     let kernel = Arc::downgrade(k);
     k.vfs.register_fs(
         "sysfs",
-        Arc::new(MadeBy(move |vfs: &Arc<vfs::Vfs>, cx: &Caller<'_>| {
-            // It shows the devices of a network namespace.
-            if let Some(t) = task_of(cx.task)
-                && !cx.cred.has_in(&t.ns().net.user, vfs::Caps::SYS_ADMIN)
-            {
-                return Err(abi::errno::EPERM);
-            }
-            let k = kernel.upgrade().ok_or(abi::errno::ENOENT)?;
-            let machine = Machine {
-                cpus: k.cpus.max(1),
-                kernel: kernel.clone(),
-                container: Arc::downgrade(&k.container_of(cx.task)),
-                net: task_of(cx.task).map(|t| t.ns().net.clone()),
-            };
-            Ok(DynFs::mountable(
-                vfs,
-                "sysfs",
-                MAGIC,
-                Arc::new(root(machine)),
-            ))
-        })),
+        Arc::new(MadeBy(
+            move |vfs: &Arc<vfs::Vfs>, cx: &Caller<'_>| {
+                // It shows the devices of a network namespace.
+                if let Some(t) = task_of(cx.task)
+                    && !cx.cred.has_in(&t.ns().net.user, vfs::Caps::SYS_ADMIN)
+                {
+                    return Err(abi::errno::EPERM);
+                }
+                let k = kernel.upgrade().ok_or(abi::errno::ENOENT)?;
+                let machine = Machine {
+                    cpus: k.cpus.max(1),
+                    kernel: kernel.clone(),
+                    container: Arc::downgrade(&k.container_of(cx.task)),
+                    net: task_of(cx.task).map(|t| t.ns().net.clone()),
+                };
+                Ok(DynFs::mountable(
+                    vfs,
+                    "sysfs",
+                    MAGIC,
+                    Arc::new(root(machine)),
+                ))
+            },
+            &[],
+        )),
     );
 }
 

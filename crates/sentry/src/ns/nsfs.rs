@@ -221,6 +221,11 @@ impl FileOps for NsFile {
                 }
                 _ => Err(EINVAL),
             },
+            // NS_GET_MNTNS_ID
+            0x8008_b705 => match &self.0 {
+                NsRef::Mnt(n) => cx.copy_out(Va(arg), &n.id.to_le_bytes()).map(|()| 0),
+                _ => Err(EINVAL),
+            },
             _ => Err(ENOTTY),
         }
     }

@@ -22,6 +22,7 @@ mod locks;
 mod memory;
 mod mempolicy;
 mod messages;
+mod mount_api;
 mod mounts;
 mod mqueue;
 mod ns;
@@ -38,6 +39,7 @@ mod signals;
 mod sockets;
 mod splice;
 mod stat;
+mod statmount;
 mod sync;
 mod system;
 mod sysv;
@@ -85,6 +87,7 @@ const ALL: &[&[Call]] = &[
     memory::CALLS,
     mempolicy::CALLS,
     messages::CALLS,
+    mount_api::CALLS,
     mounts::CALLS,
     mqueue::CALLS,
     ns::CALLS,
@@ -101,6 +104,7 @@ const ALL: &[&[Call]] = &[
     sockets::CALLS,
     splice::CALLS,
     stat::CALLS,
+    statmount::CALLS,
     sync::CALLS,
     system::CALLS,
     sysv::CALLS,

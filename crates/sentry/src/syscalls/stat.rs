@@ -14,7 +14,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 flags! {
     /// What statx(2) is asked for.
-    struct StatxMask: u32, kept {
+    pub(super) struct StatxMask: u32, kept {
         STATX_BASIC_STATS,
         STATX_TYPE,
         STATX_MODE,
@@ -29,6 +29,7 @@ flags! {
         STATX_BLOCKS,
         STATX_BTIME,
         STATX_MNT_ID,
+        STATX_MNT_ID_UNIQUE,
         STATX__RESERVED,
     }
 }
@@ -202,7 +203,7 @@ fn statx(
         return Err(EINVAL);
     }
     let path = path_or_empty(cx, path, flags)?;
-    do_statx(cx, dirfd, &path, flags, out)
+    do_statx(cx, dirfd, &path, flags, mask, out)
 }
 
 /// statx(2) of a path that has been read, and flags that go together.
@@ -211,6 +212,7 @@ pub(super) fn do_statx(
     dirfd: DirFd,
     path: &[u8],
     flags: AtFlags,
+    mask: StatxMask,
     out: UserOut<Statx>,
 ) -> SysResult {
     let at = At::new(&cx.files(), dirfd.0, path)?;
@@ -235,6 +237,11 @@ pub(super) fn do_statx(
     const ATTR_MOUNT_ROOT: u64 = 0x2000;
     let mut has = StatxMask::STATX_BASIC_STATS | StatxMask::STATX_MNT_ID;
     has.set(StatxMask::STATX_BTIME, s.btime != 0);
+    let mut mnt_id = mnt_id;
+    if mask.contains(StatxMask::STATX_MNT_ID_UNIQUE) {
+        has = (has - StatxMask::STATX_MNT_ID) | StatxMask::STATX_MNT_ID_UNIQUE;
+        mnt_id += vfs::mount::UNIQUE;
+    }
     let x = Statx {
         mask: has.bits(),
         blksize: s.blksize,

@@ -1,6 +1,8 @@
 //! What system calls are made of: the methods of [`PathCx`](crate::PathCx), one file a family.
 
 mod attr;
+mod fs_config;
+mod mount_api;
 mod mounts;
 mod names;
 pub mod open;
@@ -10,6 +12,8 @@ mod rename;
 mod xattr;
 
 pub use attr::{UtimeArg, fstat, fstatfs, stat_path, statfs_path};
+pub use fs_config::{Exclusive, FsConfig};
+pub use mount_api::{Target, attr_change, attrs_of, fsmount_flags};
 pub use mounts::MountArgs;
 pub use open::{ExecGuard, OpenHow, PathOnly};
 pub use record_locks::Wait;

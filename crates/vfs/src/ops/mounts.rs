@@ -1,13 +1,15 @@
 //! mount(2), umount2(2), pivot_root(2).
 
+use super::fs_config::may_mount_type;
+use super::mount_api::propagation_of;
 use crate::context::{At, PathCx};
 use crate::cred::Caps;
 use crate::dentry::ReadOnly;
 use crate::mount::{MountFlags, Path};
-use crate::namespace::{Bindable, Recursive};
+use crate::namespace::{Beneath, Recursive};
 use crate::walk::Walk;
 use abi::Result;
-use abi::errno::{EINVAL, ENODEV, ENOENT, EPERM};
+use abi::errno::{EBUSY, EINVAL, ENODEV, ENOENT, EPERM};
 use abi::linux::{
     MNT_DETACH, MNT_EXPIRE, MNT_FORCE, MS_BIND, MS_MOVE, MS_PRIVATE, MS_RDONLY, MS_REC, MS_REMOUNT,
     MS_SHARED, MS_SILENT, MS_SLAVE, MS_UNBINDABLE, UMOUNT_NOFOLLOW,
@@ -21,24 +23,11 @@ pub struct MountArgs<'a> {
     pub data: &'a [u8],
 }
 
-/// File systems that the administrator of a user namespace may mount (`FS_USERNS_MOUNT`).
-const USER_MOUNTABLE: [&str; 7] = [
-    "cgroup2", "devpts", "mqueue", "overlay", "proc", "sysfs", "tmpfs",
-];
-
 fn text(s: &[u8]) -> Result<&str> {
     std::str::from_utf8(s).map_err(|_| EINVAL)
 }
 
 impl PathCx<'_> {
-    fn may_mount(&self) -> Result<()> {
-        if self.cred().has_in(self.fs.ns().user(), Caps::SYS_ADMIN) {
-            Ok(())
-        } else {
-            Err(EPERM)
-        }
-    }
-
     /// `mount(2)`.
     pub fn mount(&self, target: &[u8], flags: u64, args: MountArgs<'_>) -> Result<()> {
         let mut flags = flags as u32;
@@ -56,20 +45,7 @@ impl PathCx<'_> {
         const PROPAGATION: u32 = MS_SHARED | MS_PRIVATE | MS_SLAVE | MS_UNBINDABLE;
         if flags & MS_REMOUNT != 0 {
             at.follow_down();
-            let new = at.mnt.flags().remounted(flags);
-            if flags & MS_BIND != 0 {
-                return ns.set_flags(&at, new);
-            }
-            if !at.is_mount_root() {
-                return Err(EINVAL);
-            }
-            let owner = at.mnt.sb().owner();
-            if !self.cred().has_in(&owner, Caps::SYS_ADMIN) {
-                return Err(EPERM);
-            }
-            at.mnt.sb().fs.remount(text(args.data)?)?;
-            at.mnt.sb().set_read_only(read_only(flags));
-            return ns.set_flags(&at, new - MountFlags::RDONLY);
+            return self.remount(&at, flags, args.data);
         }
         if flags & MS_BIND != 0 {
             let from = self.mount_source(args.source)?;
@@ -78,44 +54,66 @@ impl PathCx<'_> {
             return Ok(());
         }
         if flags & PROPAGATION != 0 {
-            let kind = flags & PROPAGATION;
-            if !kind.is_power_of_two() || flags & !(PROPAGATION | MS_REC | MS_SILENT) != 0 {
+            if flags & !(PROPAGATION | MS_REC | MS_SILENT) != 0 {
                 return Err(EINVAL);
             }
+            let to = propagation_of(flags & PROPAGATION).ok_or(EINVAL)?;
             at.follow_down();
-            let to = match kind {
-                MS_UNBINDABLE => Bindable::No,
-                _ => Bindable::Yes,
-            };
-            return ns.set_bindable(&at, to, recursive);
+            if !at.is_mount_root() {
+                return Err(EINVAL);
+            }
+            self.may_change_propagation(&at)?;
+            return ns.set_propagation(&at, to, recursive);
         }
         if flags & MS_MOVE != 0 {
             let from = self.mount_source(args.source)?;
-            return ns.move_mount(&from, &at);
+            return ns.move_mount(&from, &at, Beneath::No, &self.fs.root());
         }
+        self.mount_new(&at, flags, args)
+    }
+
+    /// `MS_REMOUNT`: of the mount alone, or of its file system.
+    fn remount(&self, at: &Path, flags: u32, data: &[u8]) -> Result<()> {
+        let ns = self.fs.ns();
+        let new = at.mnt.flags().remounted(flags);
+        if flags & MS_BIND != 0 {
+            return ns.set_flags(at, new);
+        }
+        let sb = at.mnt.sb();
+        // What is locked of the mount is looked at before the file system changes.
+        ns.may_set_flags(at, new)?;
+        if !self.cred().has_in(&sb.owner(), Caps::SYS_ADMIN) {
+            return Err(EPERM);
+        }
+        let ro = read_only(flags);
+        if ro == ReadOnly::Yes && !sb.is_read_only() && sb.has_writers() {
+            return Err(EBUSY);
+        }
+        sb.fs.remount(text(data)?)?;
+        sb.set_read_only(ro);
+        ns.set_flags(at, new - MountFlags::RDONLY)
+    }
+
+    /// A mount of a file system that is made, or found, by its type.
+    fn mount_new(&self, at: &Path, flags: u32, args: MountArgs<'_>) -> Result<()> {
         if args.fs_type.is_empty() {
             return Err(EINVAL);
         }
-        let t = self.vfs.fs_type(text(args.fs_type)?).map_err(|_| ENODEV)?;
-        let source = String::from_utf8_lossy(args.source).into_owned();
+        let ns = self.fs.ns();
         let name = text(args.fs_type)?;
-        if !self.cred().has(Caps::SYS_ADMIN) {
-            let all = |fs| ns.shows_all(fs, MountFlags::from_ms(flags));
-            let may =
-                USER_MOUNTABLE.contains(&name) && (!matches!(name, "proc" | "sysfs") || all(name));
-            if !may {
-                return Err(EPERM);
-            }
-        }
-        let root = t.mount(self.vfs, &self.caller, &source, text(args.data)?)?;
-        root.sb().set_owner(&self.cred().user_ns);
+        let t = self.vfs.fs_type(name).map_err(|_| ENODEV)?;
+        let source = String::from_utf8_lossy(args.source).into_owned();
         let mut own = MountFlags::from_ms(flags);
+        may_mount_type(name, self.cred(), &self.cred().user_ns)?;
+        self.shows_all(name, own)?;
+        let root = t.mount_with(self.vfs, &self.caller, &source, text(args.data)?)?;
+        root.sb().set_owner(&self.cred().user_ns);
         // A file system that was there already is read-only in this mount alone.
         if own.contains(MountFlags::RDONLY) && !root.sb().is_mounted() {
             root.sb().set_read_only(ReadOnly::Yes);
             own -= MountFlags::RDONLY;
         }
-        ns.mount(&at, root, own, &source)?;
+        ns.mount(at, root, own, &source)?;
         Ok(())
     }
 

@@ -353,6 +353,10 @@ impl PathCx<'_> {
             g.give_to(&file);
         }
         if let Some(p) = &file.path {
+            // Whoever makes it read-only meanwhile sees this writer, or is seen.
+            if counted {
+                p.want_write()?;
+            }
             watch::happened(&p.dentry, watch::IN_OPEN);
         }
         Ok(file)
@@ -477,6 +481,13 @@ impl Drop for ExecGuard {
 
 /// What an `O_PATH` descriptor stands for: a place, not a file.
 pub struct PathOnly(Arc<dyn Inode>);
+
+impl PathOnly {
+    #[must_use]
+    pub fn new(inode: Arc<dyn Inode>) -> PathOnly {
+        PathOnly(inode)
+    }
+}
 
 impl FileOps for PathOnly {
     fn stat(&self) -> Result<Stat> {

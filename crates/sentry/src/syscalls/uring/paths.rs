@@ -4,7 +4,7 @@
 use super::super::SysResult;
 use super::super::args::*;
 use super::super::paths::{link_paths, open_at, open_how, rename_paths, with_path};
-use super::super::stat::{SYNC_TYPE, Statx, do_statx, path_or_empty};
+use super::super::stat::{SYNC_TYPE, Statx, StatxMask, do_statx, path_or_empty};
 use super::files::{install, no_fixed, unused};
 use super::{Prepared, call};
 use crate::task::Context;
@@ -81,7 +81,14 @@ pub(super) fn statx(cx: &mut Context, _: &Arc<Ring>, e: &Sqe) -> Prepared {
         if mask & RESERVED != 0 || flags.contains(SYNC_TYPE) {
             return Err(EINVAL);
         }
-        do_statx(cx, dir, &path, flags, out)
+        do_statx(
+            cx,
+            dir,
+            &path,
+            flags,
+            StatxMask::from_bits_retain(mask),
+            out,
+        )
     })
 }
 

@@ -24,6 +24,7 @@ pub use shm::{ShmFs, add_seals, get_seals};
 use crate::caller::Caller;
 use crate::dentry::{Dentry, FileSystem, StatFs, SuperBlock};
 use crate::inode::NewNode;
+use crate::params::{Param, Params};
 use crate::userns::UserNs;
 use crate::vfs::{FsType, Vfs};
 use abi::errno::{EINVAL, ENOSPC};
@@ -266,6 +267,22 @@ impl FileSystem for Tmpfs {
     }
 }
 
+/// What tmpfs is mounted with (tmpfs(5)).
+pub const PARAMETERS: &[&str] = &[
+    "size",
+    "nr_blocks",
+    "nr_inodes",
+    "mode",
+    "uid",
+    "gid",
+    "huge",
+    "mpol",
+    "inode32",
+    "inode64",
+    "noswap",
+    "seclabel",
+];
+
 /// tmpfs as a type for mount(2).
 pub struct TmpfsType {
     pub clas: Arc<Clas>,
@@ -278,7 +295,20 @@ pub struct TmpfsType {
 }
 
 impl FsType for TmpfsType {
-    fn mount(&self, vfs: &Arc<Vfs>, cx: &Caller<'_>, _: &str, data: &str) -> Result<Arc<Dentry>> {
+    fn parameters(&self) -> &'static [&'static str] {
+        PARAMETERS
+    }
+    fn parse(&self, _: &Caller<'_>, p: Param) -> Result<Param> {
+        Options::default().parse(&p.word(), self.total_pages)?;
+        Ok(p)
+    }
+    fn mount(
+        &self,
+        vfs: &Arc<Vfs>,
+        cx: &Caller<'_>,
+        _: &str,
+        params: &Params,
+    ) -> Result<Arc<Dentry>> {
         let ns = &cx.cred.user_ns;
         let (uid, gid) = (cx.cred.fsuid, cx.cred.fsgid);
         let own = Options {
@@ -286,7 +316,7 @@ impl FsType for TmpfsType {
             gid: ns.gid_shown(gid),
             ..self.default
         };
-        let mut o = own.parse(data, self.total_pages)?;
+        let mut o = own.parse(&params.joined(), self.total_pages)?;
         // The caller's own need no number in its namespace.
         o.uid = if o.uid == own.uid {
             uid
