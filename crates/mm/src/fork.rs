@@ -34,6 +34,7 @@ impl Mm {
     ) -> Result<Arc<Mm>> {
         let child = Mm::new(self.clas.clone(), space);
         child.privacy.inherit(&self.privacy);
+        child.barriers.register(self.barriers.registered());
         if let Some(user) = user {
             child.charge_to(user);
         }

@@ -78,6 +78,7 @@ mod advise;
 mod age;
 mod ages;
 mod ahead;
+mod barriers;
 mod bounds;
 mod brk;
 mod chunk;
@@ -131,6 +132,7 @@ use std::sync::{Arc, Weak};
 use vfs::ucounts::Ucounts;
 
 pub use ages::AGES;
+pub use barriers::Barriers;
 pub use bounds::Bounds;
 pub use fork::Writers;
 pub use futex::FutexKey;
@@ -169,6 +171,8 @@ pub struct Mm {
     pins: RwLock<()>,
     /// Has atomics, and a leaf, of its own.
     privacy: Privacy,
+    /// Atomic.
+    barriers: Barriers,
     /// See [`State`]. Atomic.
     waiter: Arc<Waiter>,
     /// Counted by the PMAs. Atomics.
@@ -201,6 +205,7 @@ impl Mm {
                 space,
                 pins: RwLock::new(()),
                 privacy: Privacy::default(),
+                barriers: Barriers::default(),
             }
         })
     }
@@ -214,6 +219,12 @@ impl Mm {
     #[must_use]
     pub fn privacy(&self) -> &Privacy {
         &self.privacy
+    }
+
+    /// What membarrier(2) knows of it.
+    #[must_use]
+    pub fn barriers(&self) -> &Barriers {
+        &self.barriers
     }
 
     /// What a process has that has none any more: nothing can be mapped or run there.

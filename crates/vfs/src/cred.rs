@@ -43,6 +43,7 @@ bitflags::bitflags! {
         const AUDIT_CONTROL = 1 << 30;
         const SETFCAP = 1 << 31;
         const SYSLOG = 1 << 34;
+        const CHECKPOINT_RESTORE = 1 << 40;
     }
 }
 

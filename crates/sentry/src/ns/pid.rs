@@ -16,16 +16,16 @@ use crate::Kernel;
 use crate::task::ThreadGroup;
 use crate::task::list::PID_MAX;
 use abi::Result;
-use abi::errno::{EAGAIN, EINVAL, ENOMEM, ENOSPC};
+use abi::errno::{EAGAIN, EEXIST, EINVAL, ENOMEM, ENOSPC, EPERM};
 use abi::signal::{SIGCHLD, SIGKILL};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use vfs::Credentials;
 use vfs::ucounts::Kind;
 use vfs::userns::{NsId, Registry, UserNs};
+use vfs::{Caps, Credentials};
 use wait::{Events, Steady, WaitQueue, block_until};
 
 /// How deep they may nest (`MAX_PID_NS_LEVEL`).
@@ -103,6 +103,26 @@ impl PidNs {
     pub fn is_initial(&self) -> bool {
         self.level == 0
     }
+    /// What is asked of numbers that the caller chooses, for `ns` and those above it
+    /// (`alloc_pid`): as many as there are, each a number, and rights over each namespace.
+    pub fn check_numbers(&self, asked: &[i32], cred: &Credentials) -> Result<()> {
+        if asked.len() > self.level as usize + 1 {
+            return Err(EINVAL);
+        }
+        let mut at = Some(self);
+        for n in asked {
+            let Some(ns) = at else { return Err(EINVAL) };
+            if *n < 1 || *n >= PID_MAX {
+                return Err(EINVAL);
+            }
+            let may = [Caps::CHECKPOINT_RESTORE, Caps::SYS_ADMIN];
+            if !may.iter().any(|c| cred.has_in(&ns.user, *c)) {
+                return Err(EPERM);
+            }
+            at = ns.parent.as_deref();
+        }
+        Ok(())
+    }
     #[must_use]
     pub fn level(&self) -> u32 {
         self.level
@@ -161,6 +181,25 @@ impl PidNs {
         }
         Err(EAGAIN)
     }
+    /// A number that was asked for (`alloc_pid` with `set_tid`).
+    fn take(&self, id: i32, number: i32) -> Result<i32> {
+        let mut s = self.state.lock();
+        if s.closed {
+            return Err(ENOMEM);
+        }
+        // The first is process 1.
+        if number != 1 && s.init == 0 {
+            return Err(EINVAL);
+        }
+        let Entry::Vacant(v) = s.ids.entry(number) else {
+            return Err(EEXIST);
+        };
+        v.insert(id);
+        if s.init == 0 {
+            s.init = id;
+        }
+        Ok(number)
+    }
     fn release(&self, number: i32) {
         let mut s = self.state.lock();
         s.ids.remove(&number);
@@ -184,8 +223,9 @@ pub struct Pid {
 }
 
 impl Pid {
-    /// Gives out numbers for `id` in `ns` and all above it. `ENOMEM` where process 1 is gone.
-    pub(crate) fn new(id: i32, ns: &Arc<PidNs>) -> Result<Arc<Pid>> {
+    /// Gives out numbers for `id` in `ns` and all above it, those that are `asked` for in `ns`, its
+    /// parent, and so on. `ENOMEM` where process 1 is gone.
+    pub(crate) fn new(id: i32, ns: &Arc<PidNs>, asked: &[i32]) -> Result<Arc<Pid>> {
         let mut chain = Vec::new();
         let mut at = ns;
         while let Some(p) = &at.parent {
@@ -195,7 +235,8 @@ impl Pid {
         chain.reverse();
         let mut numbers = Vec::with_capacity(chain.len());
         for (i, n) in chain.iter().enumerate() {
-            match n.number(id) {
+            let wish = asked.get(chain.len() - 1 - i);
+            match wish.map_or_else(|| n.number(id), |nr| n.take(id, *nr)) {
                 Ok(nr) => numbers.push(nr),
                 Err(e) => {
                     for (n, nr) in chain[..i].iter().zip(numbers) {

@@ -31,6 +31,7 @@ mod pidfd;
 mod pipe;
 mod poll;
 mod prctl;
+mod privileged;
 mod process;
 mod ptrace;
 mod sched;
@@ -96,6 +97,7 @@ const ALL: &[&[Call]] = &[
     pipe::CALLS,
     poll::CALLS,
     prctl::CALLS,
+    privileged::CALLS,
     process::CALLS,
     ptrace::CALLS,
     sched::CALLS,

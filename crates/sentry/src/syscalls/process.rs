@@ -4,7 +4,7 @@ use super::args::*;
 use super::limits::rusage;
 use super::{SysResult, read_sized};
 use crate::task::Context;
-use crate::task::clone::{CloneArgs, CloneFlags, clone as make_task};
+use crate::task::clone::{CloneArgs, CloneFlags, SET_TID_MAX, clone as make_task};
 use crate::task::exec::{ByFd, ExecRequest, exec};
 use crate::task::exit::exited;
 use crate::task::limits;
@@ -116,7 +116,7 @@ fn clone(
         child_tid: child_tid.0,
         tls: tls.0,
         pidfd: parent_tid.0,
-        set_tid: None,
+        set_tid: Default::default(),
         cgroup: None,
     };
     make_task(cx, &args)
@@ -161,6 +161,17 @@ struct RawCloneArgs {
     cgroup: u64,
 }
 
+/// The numbers that clone3(2) is asked for.
+fn set_tid(cx: &Context, at: u64, count: u64) -> Result<(usize, [i32; SET_TID_MAX])> {
+    let mut all = [0; SET_TID_MAX];
+    let count = usize::try_from(count).map_err(|_| EINVAL)?;
+    if count > SET_TID_MAX || (at == 0) != (count == 0) {
+        return Err(EINVAL);
+    }
+    cx.mm().copy_in(Va(at), all[..count].as_mut_bytes())?;
+    Ok((count, all))
+}
+
 /// `clone3(args, size)`.
 fn clone3(cx: &mut Context, args: Va, size: usize) -> SysResult {
     if size > 4096 {
@@ -184,14 +195,7 @@ fn clone3(cx: &mut Context, args: Va, size: usize) -> SysResult {
     if (r.stack == 0) != (r.stack_size == 0) {
         return Err(EINVAL);
     }
-    if r.set_tid_size != 0 {
-        // Needs CAP_CHECKPOINT_RESTORE; not implemented.
-        return Err(if r.set_tid_size > 32 || r.set_tid == 0 {
-            EINVAL
-        } else {
-            EPERM
-        });
-    }
+    let set_tid = set_tid(cx, r.set_tid, r.set_tid_size)?;
     let cgroup = if flags.contains(CloneFlags::CLONE_INTO_CGROUP) {
         if size < 88 {
             return Err(EINVAL);
@@ -208,7 +212,7 @@ fn clone3(cx: &mut Context, args: Va, size: usize) -> SysResult {
         child_tid: r.child_tid,
         tls: r.tls,
         pidfd: r.pidfd,
-        set_tid: None,
+        set_tid,
         cgroup,
     };
     make_task(cx, &args)
@@ -513,7 +517,7 @@ calls! {
     exit_group,
     waitid,
     execveat,
-    clone3: "no set_tid; no time namespaces",
+    clone3: "no time namespaces",
 }
 
 #[cfg(test)]

@@ -34,8 +34,15 @@ named! {
     struct MembarrierCmd(u32) {
         MEMBARRIER_CMD_QUERY = 0,
         MEMBARRIER_CMD_GLOBAL = 1 << 0,
+        MEMBARRIER_CMD_GLOBAL_EXPEDITED = 1 << 1,
+        MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED = 1 << 2,
         MEMBARRIER_CMD_PRIVATE_EXPEDITED = 1 << 3,
         MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED = 1 << 4,
+        MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE = 1 << 5,
+        MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE = 1 << 6,
+        MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ = 1 << 7,
+        MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ = 1 << 8,
+        MEMBARRIER_CMD_GET_REGISTRATIONS = 1 << 9,
     }
 }
 
@@ -486,27 +493,53 @@ fn ioprio_set(cx: &mut Context, which: IoPriorityOf, who: i32, priority: u32) ->
 }
 
 /// `membarrier(cmd, flags, cpu)`.
-fn membarrier(_cx: &mut Context, cmd: MembarrierCmd, flags: u32) -> SysResult {
-    if flags != 0 {
+fn membarrier(cx: &mut Context, cmd: MembarrierCmd, flags: u32, cpu: i32) -> SysResult {
+    use MembarrierCmd as M;
+    /// `MEMBARRIER_CMD_FLAG_CPU`.
+    const ONE_CPU: u32 = 1;
+    let may_name_cpu = cmd == M::MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ && flags == ONE_CPU;
+    if flags != 0 && !may_name_cpu {
         return Err(EINVAL);
     }
+    let mm = cx.mm();
     match cmd {
-        MembarrierCmd::MEMBARRIER_CMD_QUERY => {
-            let known = [
-                MembarrierCmd::MEMBARRIER_CMD_GLOBAL,
-                MembarrierCmd::MEMBARRIER_CMD_PRIVATE_EXPEDITED,
-                MembarrierCmd::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED,
-            ];
-            Ok(known.iter().fold(0, |all, cmd| all | cmd.0) as usize)
+        // All of them, but this one.
+        M::MEMBARRIER_CMD_QUERY => return Ok((1 << 10) - 1),
+        M::MEMBARRIER_CMD_GET_REGISTRATIONS => return Ok(mm.barriers().registered() as usize),
+        M::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED
+        | M::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED
+        | M::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE
+        | M::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ => {
+            mm.barriers().register(cmd.0);
+            return Ok(0);
         }
-        MembarrierCmd::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED => Ok(0),
-        MembarrierCmd::MEMBARRIER_CMD_GLOBAL | MembarrierCmd::MEMBARRIER_CMD_PRIVATE_EXPEDITED => {
-            // Every thread on the host passes a barrier: slow (some ms), and right.
-            hostcall::process::membarrier_global()?;
-            Ok(0)
+        M::MEMBARRIER_CMD_GLOBAL | M::MEMBARRIER_CMD_GLOBAL_EXPEDITED => {}
+        M::MEMBARRIER_CMD_PRIVATE_EXPEDITED
+        | M::MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE
+        | M::MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ => {
+            // The bit that registers for a command is the next.
+            if mm.barriers().registered() & (cmd.0 << 1) == 0 {
+                return Err(EPERM);
+            }
+            if may_name_cpu && usize::try_from(cpu).is_ok_and(|n| n >= cx.kernel.cpus as usize) {
+                return Ok(0);
+            }
         }
-        _ => Err(EINVAL),
+        _ => return Err(EINVAL),
     }
+    if cmd == M::MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE {
+        // Those that run application code come out of it, and go on by an instruction that
+        // serializes.
+        let threads = cx.kernel.tasks.lock().threads(cx.group.tgid);
+        threads
+            .iter()
+            .filter(|t| !Arc::ptr_eq(t, &cx.task))
+            .for_each(|t| t.kick());
+    }
+    // Every thread on the host passes a barrier: slow (some ms), and right. There are no sections
+    // of rseq(2) that it would have to end.
+    hostcall::process::membarrier_global()?;
+    Ok(0)
 }
 
 calls! {
@@ -527,5 +560,5 @@ calls! {
     ioprio_set: "told, without effect",
     ioprio_get,
     getcpu,
-    membarrier: "GLOBAL and PRIVATE_EXPEDITED",
+    membarrier,
 }

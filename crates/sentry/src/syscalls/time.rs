@@ -109,9 +109,30 @@ fn clock_getres(cx: &mut Context, clock: ClockId, out: Option<UserOut<Timespec>>
     Ok(0)
 }
 
+/// `clock_settime(clock, time)`: checked, and refused. The clock is the host's, and nobody here has
+/// CAP_SYS_TIME over it.
 fn clock_settime(cx: &mut Context, clock: ClockId, new: UserIn<Timespec>) -> SysResult {
+    // Clocks of CPU time can be named, and not set.
+    if clock.0 >= 0 && clock != ClockId::CLOCK_REALTIME {
+        return Err(EINVAL);
+    }
     new.read(&cx.mm())?.to_nanos().ok_or(EINVAL)?;
-    if clock != ClockId::CLOCK_REALTIME {
+    Err(EPERM)
+}
+
+/// `settimeofday(time, zone)`: as [`clock_settime`].
+fn settimeofday(
+    cx: &mut Context,
+    new: Option<UserIn<Timeval>>,
+    zone: Option<UserIn<[i32; 2]>>,
+) -> SysResult {
+    let mm = cx.mm();
+    let new = new.map(|t| t.read(&mm)).transpose()?;
+    if new.is_some_and(|t| !(0..1_000_000).contains(&t.usec)) {
+        return Err(EINVAL);
+    }
+    zone.map(|z| z.read(&mm)).transpose()?;
+    if new.is_some_and(|t| t.sec < 0) {
         return Err(EINVAL);
     }
     Err(EPERM)
@@ -516,18 +537,77 @@ fn times(cx: &mut Context, out: Option<UserOut<[u64; 4]>>) -> SysResult {
     Ok((clock_nanos(7) as u64 / TICK) as usize)
 }
 
-/// `adjtimex(2)`, read-only.
-fn adjtimex(cx: &mut Context, tx: UserPtr<[u64; 26]>) -> SysResult {
-    let modes = tx.read(&cx.mm())?[0] as u32;
-    // Setting needs CAP_SYS_TIME over the host's clock, which nobody here has; reading tells an
-    // unsynchronized clock (TIME_ERROR).
-    if modes != 0 {
-        return Err(EPERM);
+/// Words of `struct timex` that are told, by their place.
+mod timex {
+    pub const MAXERROR: usize = 3;
+    pub const ESTERROR: usize = 4;
+    pub const STATUS: usize = 5;
+    pub const CONSTANT: usize = 6;
+    pub const PRECISION: usize = 7;
+    pub const TOLERANCE: usize = 8;
+    pub const SECONDS: usize = 9;
+    pub const MICROSECONDS: usize = 10;
+    pub const TICK: usize = 11;
+    pub const WORDS: usize = 26;
+}
+
+/// What `modes` may ask without a capability over the clock (`timekeeping_validate_timex`): nothing
+/// is set, or adjtime(3)'s offset is read.
+fn check_adjust(modes: u32) -> Result<()> {
+    const ADJ_ADJTIME: u32 = 0x8000;
+    const ADJ_OFFSET_READONLY: u32 = 0x2000;
+    const ADJ_OFFSET_SINGLESHOT: u32 = 1;
+    let may = if modes & ADJ_ADJTIME != 0 {
+        if modes & ADJ_OFFSET_SINGLESHOT == 0 {
+            return Err(EINVAL);
+        }
+        modes & ADJ_OFFSET_READONLY != 0
+    } else {
+        modes == 0
+    };
+    if may { Ok(()) } else { Err(EPERM) }
+}
+
+/// Setting needs CAP_SYS_TIME over the host's clock, which nobody here has; reading tells an
+/// unsynchronized clock, as after a machine's start.
+fn adjust(cx: &Context, tx: UserPtr<[u64; timex::WORDS]>) -> SysResult {
+    const STA_UNSYNC: u64 = 0x40;
+    const NOT_KNOWN: u64 = 16_000_000;
+    const TOLERANCE: u64 = 500 << 16;
+    const TIME_ERROR: usize = 5;
+    let mut words = tx.read(&cx.mm())?;
+    check_adjust(words[0] as u32)?;
+    // The first is the modes, as they were.
+    words[1..].fill(0);
+    words[timex::MAXERROR] = NOT_KNOWN;
+    words[timex::ESTERROR] = NOT_KNOWN;
+    words[timex::STATUS] = STA_UNSYNC;
+    words[timex::CONSTANT] = 2;
+    words[timex::PRECISION] = 1;
+    words[timex::TOLERANCE] = TOLERANCE;
+    let now = Timeval::from_nanos(clock_nanos(0));
+    words[timex::SECONDS] = now.sec as u64;
+    words[timex::MICROSECONDS] = now.usec as u64;
+    words[timex::TICK] = 10_000;
+    tx.write(&cx.mm(), &words)?;
+    Ok(TIME_ERROR)
+}
+
+/// `adjtimex(tx)`.
+fn adjtimex(cx: &mut Context, tx: UserPtr<[u64; timex::WORDS]>) -> SysResult {
+    adjust(cx, tx)
+}
+
+/// `clock_adjtime(clock, tx)`: of the clock of the day alone.
+fn clock_adjtime(cx: &mut Context, clock: ClockId, tx: UserPtr<[u64; timex::WORDS]>) -> SysResult {
+    tx.read(&cx.mm())?;
+    match clock {
+        ClockId::CLOCK_REALTIME => adjust(cx, tx),
+        ClockId(0..=9 | 11) => Err(EOPNOTSUPP),
+        // A process's or a thread's; what is left would be a device's.
+        ClockId(n) if n < 0 && n & 7 != 3 => Err(EOPNOTSUPP),
+        _ => Err(EINVAL),
     }
-    let mut told = [0u64; 26];
-    told[5] = 0x40;
-    tx.write(&cx.mm(), &told)?;
-    Ok(5)
 }
 
 calls! {
@@ -537,7 +617,7 @@ calls! {
     setitimer,
     gettimeofday,
     times,
-    adjtimex: "reading only",
+    adjtimex: "reading only: setting gives EPERM, as without CAP_SYS_TIME",
     time,
     restart_syscall,
     timer_create,
@@ -545,7 +625,9 @@ calls! {
     timer_gettime,
     timer_getoverrun,
     timer_delete,
-    clock_settime: "always EPERM",
+    clock_settime: "always EPERM, as without CAP_SYS_TIME",
+    settimeofday: "always EPERM, as without CAP_SYS_TIME",
+    clock_adjtime: "reading only, as adjtimex",
     clock_gettime,
     clock_getres,
     clock_nanosleep,

@@ -59,6 +59,9 @@ bitflags! {
     }
 }
 
+/// The most numbers that clone3(2) takes (`MAX_PID_NS_LEVEL`).
+pub const SET_TID_MAX: usize = 32;
+
 /// What is asked for, from either system call.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CloneArgs {
@@ -71,7 +74,8 @@ pub struct CloneArgs {
     pub tls: u64,
     /// Where `CLONE_PIDFD` puts the descriptor.
     pub pidfd: u64,
-    pub set_tid: Option<i32>,
+    /// The numbers that the child is to have: how many, and they.
+    pub set_tid: (usize, [i32; SET_TID_MAX]),
     /// `CLONE_INTO_CGROUP`: the descriptor.
     pub cgroup: Option<i32>,
 }
@@ -259,7 +263,12 @@ fn commit(
     if a.has(CloneFlags::CLONE_FS) && made.fs.in_exec() {
         return Err(EAGAIN);
     }
-    let number = list.take_number(&made.new.proxy.pid_for_children)?;
+    let (asked, ns) = (
+        &a.set_tid.1[..a.set_tid.0],
+        &made.new.proxy.pid_for_children,
+    );
+    ns.check_numbers(asked, &cx.cred())?;
+    let number = list.take_numbers(ns, asked)?;
     let charge = cgroup_of(cx, a, made.into.as_ref())?.try_charge()?;
     let process = if a.has(CloneFlags::CLONE_THREAD) {
         None

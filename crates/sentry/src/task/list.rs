@@ -4,7 +4,7 @@
 use super::trace::links::Links;
 use super::{Task, ThreadGroup};
 use crate::ns::pid::{Pid, PidNs};
-use abi::errno::{EAGAIN, EPERM, ESRCH};
+use abi::errno::{EAGAIN, EEXIST, EPERM, ESRCH};
 use abi::{Result, SigSet};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -173,7 +173,12 @@ impl Drop for NewPid<'_> {
 impl TaskList {
     /// Numbers for a new task in a pid namespace, free again unless they are kept.
     pub fn take_number(&mut self, ns: &Arc<PidNs>) -> Result<NewPid<'_>> {
-        let pid = self.new_pid(ns)?;
+        self.take_numbers(ns, &[])
+    }
+    /// As [`TaskList::take_number`], with these numbers in `ns`, its parent, and so on; `EEXIST`
+    /// where one is in use.
+    pub fn take_numbers(&mut self, ns: &Arc<PidNs>, asked: &[i32]) -> Result<NewPid<'_>> {
+        let pid = self.new_pid(ns, asked)?;
         Ok(NewPid {
             list: self,
             pid,
@@ -182,9 +187,14 @@ impl TaskList {
     }
     /// Numbers for a new task in a pid namespace. They are taken back when nothing has the id any
     /// more.
-    fn new_pid(&mut self, ns: &Arc<PidNs>) -> Result<Arc<Pid>> {
-        let id = self.new_tid()?;
-        let p = Pid::new(id, ns)?;
+    fn new_pid(&mut self, ns: &Arc<PidNs>, asked: &[i32]) -> Result<Arc<Pid>> {
+        // The last is the initial namespace's, where a number is the id.
+        let id = match asked.get(ns.level() as usize) {
+            Some(id) if self.is_used(*id) => return Err(EEXIST),
+            Some(id) => *id,
+            None => self.new_tid()?,
+        };
+        let p = Pid::new(id, ns, asked)?;
         if !ns.is_initial() {
             self.pids.insert(id, p.clone());
         }

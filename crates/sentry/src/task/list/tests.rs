@@ -24,7 +24,7 @@ fn container() -> Arc<crate::container::Container> {
 }
 
 fn add(l: &mut TaskList, parent: i32, pgid: i32, sid: i32) -> i32 {
-    let pid = l.new_pid(&PidNs::initial()).unwrap();
+    let pid = l.new_pid(&PidNs::initial(), &[]).unwrap();
     let id = pid.id;
     let actions = Arc::new(RwLock::new(Actions::default()));
     let group = ThreadGroup::new(pid, &container(), actions, Limits::default());
