@@ -517,6 +517,10 @@ except OSError as e: print(e)"""], capture_output=True, text=True).stdout.strip(
 
 
 def on_outside():
+    before_one_behind()
+
+
+def before_one_behind():
     t = answering(OUT4, 7000, 2)
     step()
     t.join()
@@ -527,6 +531,10 @@ def on_outside():
 
 
 def on_inside():
+    one_behind("iptables")
+
+
+def one_behind(iptables):
     """Docker's way: one in a namespace behind this one goes out by this one's address, and is reached by a port of
     it."""
     other = Namespace()
@@ -538,18 +546,18 @@ def on_inside():
         say(words, other.run("ip", *words.split()).returncode)
     with open("/proc/sys/net/ipv4/ip_forward", "w") as f:
         f.write("1")
-    tool("iptables", "-P", "FORWARD", "DROP")
-    tool("iptables", "-A", "FORWARD", "-i", "v0", "-p", "tcp", "--dport", "9", "-j", "REJECT")
-    tool("iptables", "-A", "FORWARD", "-i", "v0", "-p", "tcp", "--dport", "10", "-j", "REJECT", "--reject-with", "tcp-reset")
-    tool("iptables", "-A", "FORWARD", "-i", "v0", "-j", "ACCEPT")
-    tool("iptables", "-A", "FORWARD", "-m", "conntrack", "--ctstate", "RELATED,ESTABLISHED", "-j", "ACCEPT")
-    tool("iptables", "-A", "FORWARD", "-o", "v0", "-m", "conntrack", "--ctstate", "DNAT", "-j", "ACCEPT")
-    tool("iptables", "-t", "nat", "-A", "POSTROUTING", "-s", "172.30.0.0/24", "!", "-o", "v0", "-j", "MASQUERADE")
-    tool("iptables", "-t", "nat", "-A", "PREROUTING", "-p", "tcp", "--dport", "8080", "-m", "addrtype", "--dst-type", "LOCAL", "-j", "DNAT", "--to-destination", "172.30.0.2:80")
-    tool("iptables", "-t", "nat", "-A", "PREROUTING", "-p", "udp", "--dport", "5000", "-j", "DNAT", "--to-destination", "172.30.0.2")
-    tool("iptables", "-t", "nat", "-A", "OUTPUT", "-p", "tcp", "--dport", "8080", "-j", "DNAT", "--to-destination", "172.30.0.2:80")
+    tool(iptables, "-P", "FORWARD", "DROP")
+    tool(iptables, "-A", "FORWARD", "-i", "v0", "-p", "tcp", "--dport", "9", "-j", "REJECT")
+    tool(iptables, "-A", "FORWARD", "-i", "v0", "-p", "tcp", "--dport", "10", "-j", "REJECT", "--reject-with", "tcp-reset")
+    tool(iptables, "-A", "FORWARD", "-i", "v0", "-j", "ACCEPT")
+    tool(iptables, "-A", "FORWARD", "-m", "conntrack", "--ctstate", "RELATED,ESTABLISHED", "-j", "ACCEPT")
+    tool(iptables, "-A", "FORWARD", "-o", "v0", "-m", "conntrack", "--ctstate", "DNAT", "-j", "ACCEPT")
+    tool(iptables, "-t", "nat", "-A", "POSTROUTING", "-s", "172.30.0.0/24", "!", "-o", "v0", "-j", "MASQUERADE")
+    tool(iptables, "-t", "nat", "-A", "PREROUTING", "-p", "tcp", "--dport", "8080", "-m", "addrtype", "--dst-type", "LOCAL", "-j", "DNAT", "--to-destination", "172.30.0.2:80")
+    tool(iptables, "-t", "nat", "-A", "PREROUTING", "-p", "udp", "--dport", "5000", "-j", "DNAT", "--to-destination", "172.30.0.2")
+    tool(iptables, "-t", "nat", "-A", "OUTPUT", "-p", "tcp", "--dport", "8080", "-j", "DNAT", "--to-destination", "172.30.0.2:80")
     # A service's address, behind which is this host itself.
-    tool("iptables", "-t", "nat", "-A", "PREROUTING", "-i", "v0", "-d", "10.96.0.1", "-p", "tcp", "--dport", "443", "-j", "DNAT", "--to-destination", "10.77.0.2:6443")
+    tool(iptables, "-t", "nat", "-A", "PREROUTING", "-i", "v0", "-d", "10.96.0.1", "-p", "tcp", "--dport", "443", "-j", "DNAT", "--to-destination", "10.77.0.2:6443")
     service = answering("10.77.0.2", 6443)
     serves = other.python("""
 import socket

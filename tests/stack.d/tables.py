@@ -9,7 +9,7 @@ from ends import *
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from rules import answering, ask, connections, datagram, name_server, tool  # noqa: E402
+from rules import answering, ask, before_one_behind, connections, datagram, name_server, one_behind, tool  # noqa: E402
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 ACCEPT, DROP, QUEUE, RETURN = -2, -1, -4, -5
@@ -521,3 +521,83 @@ def exact_inside():
 
 def exact_outside():
     pass
+
+
+def docker_outside():
+    before_one_behind()
+
+
+def docker_inside():
+    one_behind("iptables-legacy")
+
+
+MESH = """*nat
+:ISTIO_INBOUND - [0:0]
+:ISTIO_IN_REDIRECT - [0:0]
+:ISTIO_OUTPUT - [0:0]
+:ISTIO_REDIRECT - [0:0]
+-A PREROUTING -p tcp -j ISTIO_INBOUND
+-A OUTPUT -p tcp -j ISTIO_OUTPUT
+-A ISTIO_INBOUND -p tcp -m tcp --dport 15008 -j RETURN
+-A ISTIO_INBOUND -p tcp -m tcp --dport 22 -j RETURN
+-A ISTIO_INBOUND -p tcp -j ISTIO_IN_REDIRECT
+-A ISTIO_IN_REDIRECT -p tcp -j REDIRECT --to-ports 15006
+-A ISTIO_OUTPUT -s 127.0.0.6/32 -o lo -j RETURN
+-A ISTIO_OUTPUT ! -d 127.0.0.1/32 -o lo -p tcp -m tcp ! --dport 15008 -m owner --uid-owner 1337 -j ISTIO_IN_REDIRECT
+-A ISTIO_OUTPUT -o lo -m owner ! --uid-owner 1337 -j RETURN
+-A ISTIO_OUTPUT -m owner --uid-owner 1337 -j RETURN
+-A ISTIO_OUTPUT ! -d 127.0.0.1/32 -o lo -p tcp -m tcp ! --dport 15008 -m owner --gid-owner 1337 -j ISTIO_IN_REDIRECT
+-A ISTIO_OUTPUT -o lo -m owner ! --gid-owner 1337 -j RETURN
+-A ISTIO_OUTPUT -m owner --gid-owner 1337 -j RETURN
+-A ISTIO_OUTPUT -d 127.0.0.1/32 -j RETURN
+-A ISTIO_OUTPUT -j ISTIO_REDIRECT
+-A ISTIO_REDIRECT -p tcp -j REDIRECT --to-ports 15001
+COMMIT
+"""
+
+
+def by_proxy(address, port):
+    """What the mesh's own user is answered there."""
+    code = f"""
+import socket
+try:
+    s = socket.create_connection(("{address}", {port}), 3); s.sendall(b"proxy"); print(s.recv(99))
+except OSError as e: print(e)"""
+    r = subprocess.run(["setpriv", "--reuid", "1337", "--clear-groups", "python3", "-c", code], capture_output=True, text=True)
+    say(f"the proxy asks {address} {port}", r.stdout.strip())
+
+
+def mesh_outside():
+    t = answering(OUT4, 7000, 2)
+    step()
+    for port in 80, 9090, 22:
+        ask(IN4, port, 2)
+    step()
+    t.join()
+    step()
+
+
+def mesh_inside():
+    """Istio's rules: what comes and what leaves goes to a proxy first, but for the proxy's own."""
+    tool("iptables-legacy-restore", input=MESH)
+    comes = answering(IN4, 15006, 3)
+    plain = answering(IN4, 22)
+    step()
+    plain.join()
+    step()
+    leaves = answering("127.0.0.1", 15001, 2)
+    ask("192.0.2.5", 443)
+    ask(OUT4, 7000)
+    leaves.join()
+    by_proxy(OUT4, 7000)
+    by_proxy(OUT4, 7000)
+    # The proxy asks its own application by its address: that is what comes, too.
+    by_proxy(IN4, 80)
+    comes.join()
+    own = answering("127.0.0.1", 8080)
+    ask("127.0.0.1", 8080)
+    own.join()
+    step()
+    r = subprocess.run(["iptables-legacy", "-t", "nat", "-L", "ISTIO_OUTPUT", "-n", "-v", "-x"], capture_output=True, text=True)
+    for l in r.stdout.splitlines():
+        say("counted", " ".join(l.split()))
