@@ -342,6 +342,121 @@ def related_outside():
     pass
 
 
+class Log:
+    """A socket that is told of packets."""
+
+    def __init__(self):
+        self.s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12)
+        self.s.bind((0, 0))
+        self.s.settimeout(3)
+
+    def config(self, group, family, **attrs):
+        """Asks for a change of a group: the error's name."""
+        kinds = {"command": (1, "B"), "mode": (2, ">IBx"), "size": (3, ">I"), "timeout": (4, ">I"), "threshold": (5, ">I"), "flags": (6, ">H")}
+        body = struct.pack("=BBH", family, 0, socket.htons(group))
+        for name, value in attrs.items():
+            kind, form = kinds[name]
+            data = struct.pack(form, *(value if isinstance(value, tuple) else (value,)))
+            body += struct.pack("=HH", 4 + len(data), kind) + data + bytes(-len(data) % 4)
+        self.s.send(struct.pack("=IHHII", 16 + len(body), 0x401, 5, 7, 0) + body)
+        e = -struct.unpack_from("=i", self.s.recv(4096), 16)[0]
+        return errno.errorcode.get(e, e)
+
+    def packets(self, n):
+        """So many, as what is told of each; of the payload the bytes that are the same each time."""
+        told = []
+        while len(told) < n:
+            try:
+                d = self.s.recv(65536)
+            except TimeoutError:
+                told.append("nothing")
+                break
+            while len(d) >= 16:
+                size, kind = struct.unpack_from("=IH", d)
+                if kind == 0x400:
+                    family, _, group = struct.unpack_from("=BBH", d, 16)
+                    told.append((family, socket.ntohs(group), self.attributes(d[20:size])))
+                d = d[(size + 3) & ~3:]
+        return told
+
+    def attributes(self, d):
+        all = {}
+        while len(d) >= 4:
+            size, kind = struct.unpack_from("=HH", d)
+            data, kind = d[4:size], kind & 0x3FFF
+            # (Nothing is told here of a frame's header, nor when it came.)
+            if kind == 9:
+                at = (data[0] & 15) * 4 if data[0] >> 4 == 4 else 40
+                data = (len(data), data[at + 2:at + 4].hex(), data[at + 8:at + 12])
+            if kind not in (3, 8, 15, 16, 17):
+                all[kind] = data
+            d = d[(size + 3) & ~3:]
+        return sorted(all.items())
+
+
+def logged_inside():
+    """Rules that tell of packets to those who listen to a group."""
+    apart()
+    l, other = Log(), Log()
+    say("family", l.config(0, 2, command=3))
+    say("not bound", l.config(5, 0, mode=(0, 2)))
+    say("let go", l.config(5, 0, command=2))
+    say("bind", l.config(5, 0, command=1))
+    say("again", l.config(5, 0, command=1))
+    say("another's", other.config(5, 0, command=1))
+    say("another's mode", other.config(5, 0, mode=(0, 2)))
+    say("bind one of its own", other.config(6, 0, command=1))
+    say("mode", l.config(5, 0, mode=(0, 2)))
+    say("no such mode", l.config(5, 0, mode=(0, 3)))
+    say("now", (l.config(5, 0, threshold=1, timeout=1), l.config(5, 0, flags=3), other.config(6, 0, threshold=1)))
+    nft("""
+table inet t {
+  chain out { type filter hook output priority 0
+    udp dport 100 log group 5 prefix "leaves"
+    udp dport 101 log group 6 snaplen 30
+    udp dport 102 log group 7 drop
+    udp dport 103 meta mark set 9 log group 5
+  }
+  chain in { type filter hook input priority 0
+    udp dport 100 log group 6 prefix "comes in"
+  }
+}
+""")
+    u = [socket.socket(f, socket.SOCK_DGRAM) for f in (socket.AF_INET, socket.AF_INET6)]
+    for n in range(2):
+        u[0].sendto(b"data", ("127.0.0.1", 100))
+        say("leaves", l.packets(1))
+        say("comes", other.packets(1))
+    u[1].sendto(b"data", ("::1", 100))
+    say("leaves", l.packets(1))
+    say("comes", other.packets(1))
+    u[0].sendto(b"much data", ("127.0.0.1", 101))
+    say("cut", other.packets(1))
+    T("to nobody", u[0].sendto, b"x", ("127.0.0.1", 102))
+    u[0].sendto(b"x", ("127.0.0.1", 103))
+    say("marked", l.packets(1))
+    say("only what is known", l.config(5, 0, mode=(0, 1)))
+    u[0].sendto(b"x", ("127.0.0.1", 103))
+    say("marked", l.packets(1))
+    say("a part", l.config(5, 0, mode=(24, 2)))
+    u[0].sendto(b"xyz", ("127.0.0.1", 103))
+    say("marked", l.packets(1))
+    tool("iptables-legacy", "-A", "OUTPUT", "-p", "udp", "--dport", "104", "-j", "NFLOG", "--nflog-group", "5", "--nflog-prefix", "old table")
+    u[0].sendto(b"x", ("127.0.0.1", 104))
+    say("by an old table", l.packets(1))
+    say("let go", l.config(5, 0, command=2))
+    say("taken over", other.config(5, 0, command=1))
+    say("threshold", other.config(5, 0, threshold=1))
+    u[0].sendto(b"x", ("127.0.0.1", 103))
+    say("marked", other.packets(1))
+    other.s.close()
+    say("closed", l.config(5, 0, command=1))
+
+
+def logged_outside():
+    pass
+
+
 class Heard:
     """What `nft monitor` tells."""
 

@@ -2,6 +2,7 @@
 
 use crate::conntrack::Flows;
 use crate::expr::{REGISTERS, Run, Step, Verdict};
+use crate::log::Logs;
 use crate::nat::{Manip, Rewrite, rewritten};
 use crate::packet::{Hook, Meta, Packet};
 use crate::reject::Reject;
@@ -57,6 +58,7 @@ pub struct Engine {
     active: ArcSwap<Active>,
     change: Mutex<()>,
     pub flows: Flows,
+    pub logs: Logs,
 }
 
 /// Who changes the rules; nobody else does meanwhile.
@@ -257,6 +259,7 @@ impl Way<'_> {
             table: &e.table,
             hook: self.hook,
             flows: &self.engine.flows,
+            logs: &self.engine.logs,
             reject: None,
             counts: self.counts,
         };

@@ -16,6 +16,7 @@
 //! rewrite    a packet with other addresses and ports, its checksums right
 //! conntrack  connections
 //! tcp        TCP's states
+//! log        whom rules tell of packets
 //! reject     what answers a packet that is refused
 //! packet     a packet as rules look at it
 //! attr       netlink's attributes
@@ -36,6 +37,7 @@
 //! ```text
 //! Engine::change
 //! Flows::table → Flow::state
+//! Logs::all
 //! ```
 #![forbid(unsafe_code)]
 
@@ -45,6 +47,7 @@ pub mod ct;
 pub mod engine;
 pub mod expr;
 pub mod legacy;
+pub mod log;
 pub mod nat;
 pub mod nft;
 pub mod packet;

@@ -5,6 +5,7 @@
 //! who listen are told what has changed (`nft monitor`), and which generation it is. Nobody is told
 //! of connections (`conntrack -E` hears nothing).
 
+use super::log;
 use super::message::{Builder, HEADER, Messages, Request};
 use super::{NLM_F_ACK, NLM_F_MULTI, NLM_F_REQUEST, NLMSG_MIN_TYPE, Netlink, Refused};
 use crate::clock::now;
@@ -134,6 +135,9 @@ impl Netlink {
         port: u32,
     ) -> core::result::Result<(), Refused> {
         self.may_administer(who)?;
+        if parts(req) == (log::SUBSYSTEM, log::CONFIG) {
+            return Ok(self.log_config(req, attrs(req)?)?);
+        }
         for a in self.answers(who, req, port, false)? {
             self.reply(a);
         }

@@ -1,6 +1,6 @@
 //! Netlink sockets: NETLINK_ROUTE (`rtnetlink(7)`: what can be asked about interfaces, addresses,
 //! routes and neighbours, and what can be set of the loopback interface) and NETLINK_SOCK_DIAG
-//! ([`diag`]), NETLINK_NETFILTER ([`filter`]).
+//! ([`diag`]), NETLINK_NETFILTER ([`filter`], [`log`]).
 //!
 //! What answers a dump and finds no room in the receive queue waits for its reader, as its owner's
 //! memory.
@@ -9,6 +9,7 @@ mod change;
 mod diag;
 mod filter;
 mod groups;
+mod log;
 mod message;
 mod objects;
 mod route;
@@ -116,6 +117,8 @@ pub struct Netlink {
     state: Mutex<State>,
     /// Before the receive queue's lock.
     pending: Mutex<Pending>,
+    /// The groups whose packets it is told of. Before netfilter's own lock of them.
+    listening: Mutex<Vec<(u16, Arc<log::Listening>)>>,
 }
 
 /// Answers that wait for room.
@@ -148,6 +151,7 @@ pub fn new(ns: &Arc<NetNamespace>, kind: u32, subsystem: Subsystem) -> Parts {
         member,
         state: Mutex::new(State::default()),
         pending: Mutex::default(),
+        listening: Mutex::default(),
     };
     Parts::new(common, Arc::new(nl))
 }
@@ -542,6 +546,7 @@ impl Protocol for Netlink {
     fn close(&self) {
         let left = std::mem::take(&mut *self.pending.lock());
         drop(left);
+        self.close_groups();
         self.rx.close();
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{NAME, Reg, Run, Scope, Step, Verdict};
 use crate::attr::{Bag, Out};
+use crate::log::Logged;
 use crate::nat::{Manip, Wanted};
 use crate::packet::Hook;
 use crate::table::Family;
@@ -149,6 +150,17 @@ pub struct Log {
 }
 
 impl Log {
+    /// Tells of a packet, if it is to a group.
+    pub fn run(&self, r: &Run<'_, '_>) {
+        let Some(group) = self.group else { return };
+        let prefix = self.prefix.strip_suffix(b"\0").unwrap_or(&self.prefix);
+        r.log(&Logged {
+            group,
+            prefix,
+            snap: self.snap.filter(|n| *n > 0),
+        });
+    }
+
     pub fn read(b: &Bag<'_>) -> Result<Log> {
         b.text(2, 128)?;
         let level = b.be32(5)?;

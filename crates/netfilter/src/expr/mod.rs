@@ -17,6 +17,7 @@ pub use values::{Bitwise, Byteorder, Cmp, Lookup, Numgen, Payload, Range};
 use crate::attr::{Attrs, Bag, Out};
 use crate::conntrack::Flows;
 use crate::legacy::Header;
+use crate::log::{Logged, Logs};
 use crate::packet::{Hook, Packet};
 use crate::reject::Reject;
 use crate::table::{Base, ChainType, Counter, Family, Table};
@@ -271,6 +272,7 @@ pub struct Run<'a, 'p> {
     pub table: &'a Table,
     pub hook: Hook,
     pub flows: &'a Flows,
+    pub logs: &'a Logs,
     /// What answers a packet that is dropped.
     pub reject: Option<Reject>,
     /// Whether counters count.
@@ -301,6 +303,13 @@ impl Run<'_, '_> {
                 Step::Next
             }
             _ => Step::Break,
+        }
+    }
+
+    /// Tells those who listen of the packet.
+    pub fn log(&self, l: &Logged<'_>) {
+        if self.counts {
+            self.logs.tell(l, self.hook, self.packet, self.meta);
         }
     }
 
@@ -512,7 +521,10 @@ impl Expr {
             }
             Expr::Quota(e) => e.run(r),
             Expr::Limit(e) => e.run(r),
-            Expr::Log(_) => Step::Next,
+            Expr::Log(l) => {
+                l.run(r);
+                Step::Next
+            }
             Expr::Reject(kind, code) => {
                 r.reject = Reject::by(*kind, *code, r.packet.is_v4);
                 Step::Verdict(Verdict::Drop)

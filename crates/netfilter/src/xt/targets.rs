@@ -2,6 +2,7 @@
 
 use super::{Bytes, is_v4, needs_protocol};
 use crate::expr::{Run, Scope, Step, Verdict, translate};
+use crate::log::Logged;
 use crate::nat::{Manip, Wanted};
 use crate::packet::{Hook, TCP};
 use crate::reject::Reject;
@@ -54,7 +55,10 @@ pub enum Target {
     Redirect(Range),
     /// None: its sender is not told.
     Reject(Option<Reject>),
+    /// To nobody who could hear it: there is no log of the kernel's.
     Log,
+    /// To those who listen to a group.
+    GroupLog(Box<GroupLog>),
     Mark {
         mark: u32,
         mask: u32,
@@ -89,7 +93,8 @@ impl Target {
                 }
                 Target::Reject(how)
             }
-            "LOG" | "NFLOG" => Target::Log,
+            "LOG" => Target::Log,
+            "NFLOG" => Target::GroupLog(Box::new(GroupLog::read(b)?)),
             "MARK" => Target::Mark {
                 mark: b.u32(0)?,
                 mask: b.u32(4)?,
@@ -155,6 +160,14 @@ impl Target {
                 Step::Verdict(Verdict::Drop)
             }
             Target::Log => Step::Next,
+            Target::GroupLog(l) => {
+                r.log(&Logged {
+                    group: l.group,
+                    prefix: &l.prefix,
+                    snap: l.snap,
+                });
+                Step::Next
+            }
             Target::Mark { mark, mask } => {
                 r.meta.mark = r.meta.mark & !mask ^ mark;
                 Step::Next
@@ -179,6 +192,34 @@ impl Target {
                 Step::Next
             }
         }
+    }
+}
+
+/// `struct xt_nflog_info`.
+pub struct GroupLog {
+    group: u16,
+    prefix: Box<[u8]>,
+    snap: Option<u32>,
+}
+
+impl GroupLog {
+    /// (`nflog_tg_check`)
+    fn read(b: Bytes<'_>) -> Result<GroupLog> {
+        const COPIES_LENGTH: u16 = 1;
+        let flags = b.u16(8)?;
+        if flags & !COPIES_LENGTH != 0 {
+            return Err(EINVAL);
+        }
+        let prefix: [u8; 64] = b.array(12)?;
+        if prefix[63] != 0 {
+            return Err(EINVAL);
+        }
+        let end = prefix.iter().position(|c| *c == 0).unwrap_or(63);
+        Ok(GroupLog {
+            group: b.u16(4)?,
+            prefix: prefix[..end].into(),
+            snap: (flags & COPIES_LENGTH != 0).then_some(b.u32(0)?),
+        })
     }
 }
 
