@@ -302,7 +302,96 @@ static void sealed(void)
 	Y(sbrk(0) == b + 2 * 4096);
 }
 
+/* remap_file_pages, as Linux emulates it; cachestat; quotas that there are not. */
+static void remapped(void)
+{
+	int fd = memfd_create("m", 0);
+	char page[4096];
+	for (int i = 0; i < 8; i++) {
+		memset(page, 'a' + i, sizeof page);
+		if (write(fd, page, sizeof page) != sizeof page)
+			return;
+	}
+	char *p = mmap(NULL, 8 * 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	T(syscall(SYS_remap_file_pages, p, 4096, 1, 0, 0));
+	T(syscall(SYS_remap_file_pages, p, 0, 0, 0, 0));
+	T(syscall(SYS_remap_file_pages, p, 4095, 0, 0, 0));
+	T(syscall(SYS_remap_file_pages, p, -4096ul, 0, 0, 0));
+	T(syscall(SYS_remap_file_pages, p, 4096, 0, -1ul, 0));
+	T(syscall(SYS_remap_file_pages, 0, 4096, 0, 0, 0));
+	T(syscall(SYS_remap_file_pages, p, 16 * 4096, 0, 0, 0));
+	T(syscall(SYS_remap_file_pages, p, 4096, 0, 7, 0));
+	T(syscall(SYS_remap_file_pages, p + 4096 + 5, 2 * 4096, 0, 3, 0x10000));
+	char s[] = { p[0], p[4096], p[2 * 4096], p[3 * 4096], 0 };
+	S(s, 4);
+	p[0] = 'X';
+	T(pread(fd, s, 1, 7 * 4096));
+	S(s, 1);
+	/* Over what was moved before. */
+	T(syscall(SYS_remap_file_pages, p, 4 * 4096, 0, 0, 0));
+	S(p + 3 * 4096, 1);
+	mprotect(p + 4096, 4096, PROT_READ);
+	T(syscall(SYS_remap_file_pages, p, 4 * 4096, 0, 1, 0));
+	T(syscall(SYS_remap_file_pages, p + 4096, 4096, 0, 5, 0));
+	S(p + 4096, 1);
+	char *q = mmap(NULL, 4 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+	T(syscall(SYS_remap_file_pages, q, 4096, 0, 1, 0));
+	q = mmap(NULL, 4 * 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	q[4096] = 's';
+	T(syscall(SYS_remap_file_pages, q, 4096, 0, 1, 0));
+	S(q, 1);
+}
+
+static void cached(void)
+{
+	struct { uint64_t off, len; } r = { 0, 0 };
+	uint64_t c[5] = { 9, 9, 9, 9, 9 };
+	int fd = memfd_create("m", 0);
+	T(ftruncate(fd, 100 * 4096));
+	T(pwrite(fd, "x", 1, 5 * 4096));
+	T(pwrite(fd, "x", 1, 9 * 4096));
+	T(syscall(451, fd, &r, c, 0));
+	T(c[0]);
+	T(c[1] + c[2] + c[3] + c[4]);
+	r.off = 5 * 4096 + 100;
+	r.len = 4;
+	T(syscall(451, fd, &r, c, 0));
+	T(c[0]);
+	r.off = 6 * 4096;
+	r.len = 3 * 4096;
+	T(syscall(451, fd, &r, c, 0));
+	T(c[0]);
+	r.len++;
+	T(syscall(451, fd, &r, c, 0));
+	T(c[0]);
+	T(syscall(451, fd, &r, c, 1));
+	T(syscall(451, 999, &r, c, 0));
+	T(syscall(451, fd, (void *)1, c, 0));
+	T(syscall(451, fd, &r, (void *)1, 0));
+	if (geteuid() == 0) {
+		int other = open("/etc/passwd", O_RDONLY);
+		drop_root();
+		T(syscall(451, other, &r, c, 0));
+	}
+}
+
+static void quotas(void)
+{
+	T(syscall(SYS_quotactl, 0x80000103, NULL, 0, NULL));
+	T(syscall(SYS_quotactl, 0x80000100, NULL, 0, NULL));
+	T(syscall(SYS_quotactl, 0x80000700, NULL, 0, NULL));
+	T(syscall(SYS_quotactl, 0x80000700, "/nothing", 0, NULL));
+	T(syscall(SYS_quotactl, 0x80000700, "/etc/passwd", 0, NULL));
+	T(syscall(SYS_quotactl, 0x80000700, (void *)1, 0, NULL));
+	T(syscall(443, 999, 0x80000700, 0, NULL));
+	T(syscall(443, 999, 0x80000703, 0, NULL));
+	int fd = open("/proc", O_RDONLY);
+	T(syscall(443, fd, 0x80000703, 0, NULL));
+	T(syscall(443, fd, 0x80000700, 0, NULL));
+}
+
 static const struct check all[] = {
+	CHECK(remapped), CHECK(cached), CHECK(quotas),
 	CHECK(compared), CHECK(advised), CHECK(logged), CHECK(old), CHECK(sealed),
 };
 MAIN(all)

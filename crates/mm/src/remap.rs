@@ -1,17 +1,60 @@
-//! mremap(2).
+//! mremap(2), remap_file_pages(2).
 
 use crate::map::user_range;
 use crate::place::Place;
 use crate::state::State;
-use crate::vma::{Vma, VmaFlags};
-use crate::{Mm, Result, page_align};
+use crate::vma::{FileAt, Vma, VmaFlags};
+use crate::{Mm, PAGE, Result, page_align};
 use abi::Va;
-use abi::errno::{EAGAIN, EFAULT, EINVAL, ENOMEM, EPERM};
-use abi::linux::{MREMAP_DONTUNMAP, MREMAP_FIXED, MREMAP_MAYMOVE};
+use abi::errno::{EAGAIN, EFAULT, EINVAL, ENOMEM, EOVERFLOW, EPERM};
+use abi::linux::{MAP_NONBLOCK, MREMAP_DONTUNMAP, MREMAP_FIXED, MREMAP_MAYMOVE};
 use platform::{USER_MAX, USER_MIN};
 use std::ops::Range;
+use std::sync::Arc;
 
 impl Mm {
+    /// `remap_file_pages(2)`: shows another part of the file that is mapped at `va`, by a mapping
+    /// of its own, as Linux does since 4.0. `pgoff`: in pages.
+    pub fn remap_file_pages(&self, va: Va, len: u64, pgoff: u64, flags: u32) -> Result<()> {
+        let (start, len) = (va.0 & !(PAGE - 1), len & !(PAGE - 1));
+        let end = start
+            .checked_add(len)
+            .filter(|e| *e > start)
+            .ok_or(EINVAL)?;
+        pgoff.checked_add(len / PAGE).ok_or(EINVAL)?;
+        let offset = pgoff.checked_mul(PAGE).ok_or(EOVERFLOW)?;
+        self.with(|st| {
+            let (r, v) = st.vmas.get(start).ok_or(EINVAL)?;
+            let file = v.file.clone().filter(|_| v.is_shared()).ok_or(EINVAL)?;
+            // What follows must be the same file, mapped alike (it is where it was moved before).
+            let mut at = r.end;
+            while at < end {
+                let (next, w) = st.vmas.get(at).ok_or(EINVAL)?;
+                let same = w
+                    .file
+                    .as_ref()
+                    .is_some_and(|f| Arc::ptr_eq(&f.file, &file.file));
+                if !same || w.prot != v.prot || w.flags != v.flags {
+                    return Err(EINVAL);
+                }
+                at = next.end;
+            }
+            let mut new = v.clone();
+            new.file = Some(FileAt {
+                file: file.file,
+                offset,
+            });
+            st.may_change(&(start..end))?;
+            st.reserve_vmas(2)?;
+            st.munmap(start..end)?;
+            st.vma_insert(start..end, new);
+            if flags & MAP_NONBLOCK == 0 {
+                let _ = st.populate(start..end);
+            }
+            Ok(())
+        })
+    }
+
     /// `mremap(2)`: gives the new address. `new_va` counts with MREMAP_FIXED, and is a hint with
     /// MREMAP_DONTUNMAP.
     pub fn mremap(

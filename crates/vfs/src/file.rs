@@ -140,6 +140,10 @@ pub trait FileOps: Any + Send + Sync {
     fn mappable(&self) -> Result<Arc<dyn Mappable>> {
         Err(ENODEV)
     }
+    /// How many pages from `first` to before `end` are in memory (`cachestat(2)`).
+    fn cached_pages(&self, _first: u64, _end: u64) -> Result<u64> {
+        Err(abi::errno::EOPNOTSUPP)
+    }
     fn truncate(&self, _size: u64) -> Result<()> {
         Err(EINVAL)
     }

@@ -162,6 +162,11 @@ fn futex(
             futex::lock_pi(cx, va, scope, futex::IfTaken::Fail).map(|()| 0)
         }
         FutexCmd::FUTEX_UNLOCK_PI => futex::unlock_pi(cx, va, scope).map(|()| 0),
+        FutexCmd::FUTEX_WAIT_REQUEUE_PI => {
+            let deadline = arg4.nanos(cx)?.and_then(|n| instant_of(clock.0, n));
+            futex::wait_requeue_pi(cx, places, val, deadline).map(|()| 0)
+        }
+        FutexCmd::FUTEX_CMP_REQUEUE_PI => futex::requeue_pi(cx, places, (count, count2), val3),
         _ => Err(ENOSYS),
     }
 }
@@ -352,7 +357,7 @@ calls! {
     futex_wake,
     futex_wait,
     futex_requeue,
-    futex: "PI futexes without priorities; no requeue to PI",
+    futex: "PI futexes without priorities",
     set_tid_address,
     set_robust_list,
     get_robust_list,

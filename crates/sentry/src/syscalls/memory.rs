@@ -216,6 +216,52 @@ fn mseal(cx: &mut Context, addr: Va, len: u64, flags: u64) -> SysResult {
 fn munlock(cx: &mut Context, addr: Va, len: u64) -> SysResult {
     cx.mm().munlock(addr, len).map(|()| 0)
 }
+/// `remap_file_pages(addr, size, prot, pgoff, flags)`.
+fn remap_file_pages(
+    cx: &mut Context,
+    addr: Va,
+    len: u64,
+    prot: u64,
+    pgoff: u64,
+    flags: MapFlags,
+) -> SysResult {
+    if prot != 0 {
+        return Err(EINVAL);
+    }
+    let mm = cx.mm();
+    mm.remap_file_pages(addr, len, pgoff, flags.bits())
+        .map(|()| 0)
+}
+
+/// `cachestat(fd, range, out, flags)`: which pages of a file are in memory. Of files in memory
+/// alone; others' pages are the host's.
+fn cachestat(
+    cx: &mut Context,
+    fd: Fd,
+    range: UserIn<[u64; 2]>,
+    out: UserOut<[u64; 5]>,
+    flags: u32,
+) -> SysResult {
+    let f = fd.file(cx)?;
+    let [from, len] = range.read(&cx.mm())?;
+    if !cx.task.with_paths(|p| p.may_see_cache(&f)) {
+        return Err(EPERM);
+    }
+    if flags != 0 {
+        return Err(EINVAL);
+    }
+    let end = match len {
+        0 => u64::MAX,
+        n => from.saturating_add(n),
+    };
+    // None of them is written anywhere.
+    let cached = f
+        .ops
+        .cached_pages(from / abi::PAGE_SIZE, end.div_ceil(abi::PAGE_SIZE))?;
+    out.write(&cx.mm(), &[cached, 0, 0, 0, 0])?;
+    Ok(0)
+}
+
 fn mlockall(cx: &mut Context, flags: LockAllFlags) -> SysResult {
     cx.mm().mlockall(flags.bits()).map(|()| 0)
 }
@@ -336,6 +382,8 @@ calls! {
     msync,
     mincore,
     madvise,
+    remap_file_pages,
+    cachestat: "of tmpfs and memfds; others' pages are the host's (EOPNOTSUPP)",
     mlock: "accounted, not pinned on the host",
     munlock,
     mlockall: "accounted, not pinned on the host",

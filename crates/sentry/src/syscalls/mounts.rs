@@ -4,8 +4,9 @@ use super::SysResult;
 use super::args::*;
 use super::paths::with;
 use crate::task::Context;
+use abi::Result;
 use abi::Va;
-use abi::errno::EINVAL;
+use abi::errno::{EINVAL, ENODEV, ENOSYS, ENOTBLK};
 use vfs::ops::MountArgs;
 
 flags! {
@@ -119,7 +120,43 @@ fn sysfs(cx: &mut Context, option: i32, arg1: u64, arg2: Va) -> SysResult {
     }
 }
 
+/// A command of quotactl(2), without its type.
+const Q_SYNC: u32 = 0x0080_0001;
+
+/// `EINVAL` for a type of quotas that there is not.
+fn quota_command(cmd: u32) -> Result<u32> {
+    const TYPES: u32 = 3;
+    if cmd & 0xff >= TYPES {
+        return Err(EINVAL);
+    }
+    Ok(cmd >> 8)
+}
+
+/// `quotactl(cmd, device, id, addr)`: there are no block devices with quotas.
+fn quotactl(cx: &mut Context, cmd: u32, device: Option<PathPtr>, _id: u32) -> SysResult {
+    let cmd = quota_command(cmd)?;
+    let Some(device) = device else {
+        return if cmd == Q_SYNC { Ok(0) } else { Err(ENODEV) };
+    };
+    let kind = with(cx, DirFd::CWD, device, |p, at, path| {
+        Ok(p.stat(at, path, 0)?.mode)
+    })?;
+    match kind & abi::linux::S_IFMT {
+        abi::linux::S_IFBLK => Err(ENODEV),
+        _ => Err(ENOTBLK),
+    }
+}
+
+/// `quotactl_fd(fd, cmd, id, addr)`: no file system here has quotas.
+fn quotactl_fd(cx: &mut Context, fd: Fd, cmd: u32) -> SysResult {
+    fd.any_file(cx)?;
+    quota_command(cmd)?;
+    Err(ENOSYS)
+}
+
 calls! {
+    quotactl: "as a kernel with quotas, of which no file system has any",
+    quotactl_fd: "as a kernel with quotas, of which no file system has any",
     ustat,
     sysfs,
     pivot_root,

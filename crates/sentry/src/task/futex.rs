@@ -14,6 +14,11 @@
 //! *before* it looks at the word, and as long as it may be woken. The application changes the word,
 //! then looks at the count: one of both sees the other. A requeue counts at the target first.
 
+mod pi;
+
+pub use pi::{IfTaken, lock_pi, requeue_pi, unlock_pi, wait_requeue_pi};
+use pi::{OWNER_DIED, TID_MASK, WAITERS};
+
 use super::Task;
 use abi::errno::*;
 use abi::linux::{
@@ -42,6 +47,8 @@ struct Waiter {
     /// The key that it waits on now: a requeue changes it. Written under both buckets' locks.
     key: Mutex<FutexKey>,
     tid: i32,
+    /// Of a wait that ends by a requeue to a PI futex alone.
+    pi: Option<pi::Target>,
 }
 
 impl Waiter {
@@ -49,13 +56,21 @@ impl Waiter {
         Waiter::telling(task, key, bitset, task.parker().clone())
     }
     fn telling(task: &Task, key: FutexKey, bitset: u32, told: Arc<dyn Listener>) -> Arc<Waiter> {
-        Arc::new(Waiter {
+        Arc::new(Waiter::plain(task, key, bitset, told))
+    }
+    fn plain(task: &Task, key: FutexKey, bitset: u32, told: Arc<dyn Listener>) -> Waiter {
+        Waiter {
             told,
             woken: AtomicBool::new(false),
             bitset,
             key: Mutex::new(key),
             tid: task.tid,
-        })
+            pi: None,
+        }
+    }
+    /// Whether it waits for a requeue to a PI futex, at `key`: nothing else may wake or move it.
+    fn awaits_requeue(&self, key: &FutexKey) -> bool {
+        self.pi.as_ref().is_some_and(|p| p.key != *key)
     }
     fn is_woken(&self) -> bool {
         self.woken.load(Ordering::SeqCst)
@@ -128,7 +143,7 @@ impl Table {
             swapped: i > j,
         }
     }
-    fn wake(&self, key: &FutexKey, max: usize, bitset: u32) -> usize {
+    fn wake(&self, key: &FutexKey, max: usize, bitset: u32) -> Result<usize> {
         let _hold = wait::wakes::hold();
         wake_in(&mut self.bucket(key).lock(), key, max, bitset)
     }
@@ -203,7 +218,35 @@ impl Both<'_> {
         }
     }
 
-    /// Moves up to `max` waiters from the first key to the second: how many.
+    /// Moves up to `max` waiters from the first key to the second: how many. `EINVAL`, and none is
+    /// moved, where one of them waits for another kind of requeue.
+    fn requeue(
+        &mut self,
+        mm: &Mm,
+        (from, to): (&FutexKey, &FutexKey),
+        max: usize,
+    ) -> Result<usize> {
+        let q = self.first().get(from);
+        if q.is_some_and(|q| q.iter().take(max).any(|w| w.awaits_requeue(from))) {
+            return Err(EINVAL);
+        }
+        Ok(self.move_waiters(mm, (from, to), max))
+    }
+
+    /// Wakes the first key's first waiter.
+    fn take_first(&mut self, from: &FutexKey) {
+        let Some(q) = self.first().get_mut(from) else {
+            return;
+        };
+        if let Some(w) = q.pop_front() {
+            w.woken.store(true, Ordering::SeqCst);
+            w.told.notify(Events::IN);
+        }
+        if q.is_empty() {
+            self.first().remove(from);
+        }
+    }
+
     fn move_waiters(&mut self, mm: &Mm, (from, to): (&FutexKey, &FutexKey), max: usize) -> usize {
         let Some(q) = self.first().get_mut(from) else {
             return 0;
@@ -228,13 +271,17 @@ impl Both<'_> {
     }
 }
 
-/// Wakes up to `max` of a key's waiters, those in `bitset` only: how many.
-fn wake_in(b: &mut Waiters, key: &FutexKey, max: usize, bitset: u32) -> usize {
-    let Some(q) = b.get_mut(key) else { return 0 };
+/// Wakes up to `max` of a key's waiters, those in `bitset` only: how many. `EINVAL` at one that
+/// waits for a requeue.
+fn wake_in(b: &mut Waiters, key: &FutexKey, max: usize, bitset: u32) -> Result<usize> {
+    let Some(q) = b.get_mut(key) else {
+        return Ok(0);
+    };
     // From the front, and no further than needed: waking one of thousands is usual.
-    let (mut n, mut at) = (0, 0);
-    while n < max && at < q.len() {
-        if q[at].bitset & bitset == 0 {
+    let (mut n, mut at, mut refused) = (0, 0, false);
+    while n < max && at < q.len() && !refused {
+        refused = q[at].awaits_requeue(key);
+        if refused || q[at].bitset & bitset == 0 {
             at += 1;
             continue;
         }
@@ -247,7 +294,7 @@ fn wake_in(b: &mut Waiters, key: &FutexKey, max: usize, bitset: u32) -> usize {
     if q.is_empty() {
         b.remove(key);
     }
-    n
+    if refused { Err(EINVAL) } else { Ok(n) }
 }
 
 impl Default for Table {
@@ -416,7 +463,7 @@ pub fn wake(task: &Task, va: Va, scope: Scope, max: i32, bitset: u32) -> Result<
     }
     let mm = task.mm();
     let key = key(&mm, va, scope, Access::Read)?;
-    Ok(task.kernel.futexes.wake(&key, at_least_one(max), bitset))
+    task.kernel.futexes.wake(&key, at_least_one(max), bitset)
 }
 
 /// `futex_wake(2)`: as [`wake`], but none where `max` is 0.
@@ -451,8 +498,8 @@ pub fn requeue(
             both
         }
     };
-    let woken = wake_in(both.first(), &k1, wake as usize, !0);
-    Ok((woken, both.move_waiters(&mm, (&k1, &k2), max as usize)))
+    let woken = wake_in(both.first(), &k1, wake as usize, !0)?;
+    Ok((woken, both.requeue(&mm, (&k1, &k2), max as usize)?))
 }
 
 /// What `FUTEX_WAKE_OP` does to a word, and what of the word's old value wakes its waiters.
@@ -525,71 +572,11 @@ pub fn wake_op(
     })?;
     let Ok(old) = old else { return Err(ENOSYS) };
     let holds = op.wakes(old)?;
-    let mut n = wake_in(both.first(), &k1, at_least_one(wake1), !0);
+    let mut n = wake_in(both.first(), &k1, at_least_one(wake1), !0)?;
     if holds {
-        n += wake_in(both.second(), &k2, at_least_one(wake2), !0);
+        n += wake_in(both.second(), &k2, at_least_one(wake2), !0)?;
     }
     Ok(n)
-}
-
-const WAITERS: u32 = 0x8000_0000;
-const OWNER_DIED: u32 = 0x4000_0000;
-const TID_MASK: u32 = 0x3fff_ffff;
-
-/// What to do where a PI futex is taken.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum IfTaken {
-    Wait(Option<Instant>),
-    Fail,
-}
-
-/// `FUTEX_LOCK_PI` and `FUTEX_TRYLOCK_PI`. There are no priorities to inherit: it is a fair lock.
-pub fn lock_pi(task: &Task, va: Va, scope: Scope, if_taken: IfTaken) -> Result<()> {
-    let me = task.pid.own() as u32;
-    loop {
-        let mm = task.mm();
-        // Free: take it, keeping the bit that says who waits. Taken: say that somebody waits.
-        let seen = mm.with_atomic_u32(va, Access::Write, |w| {
-            w.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |v| {
-                if v & TID_MASK == 0 {
-                    Some((v & (WAITERS | OWNER_DIED)) | me)
-                } else if if_taken == IfTaken::Fail {
-                    None
-                } else {
-                    Some(v | WAITERS)
-                }
-            })
-        })?;
-        let old = match seen {
-            Ok(v) | Err(v) => v,
-        };
-        match old & TID_MASK {
-            0 => return Ok(()),
-            t if t == me => return Err(EDEADLK),
-            t if task.find_task(t as i32).is_err() => return Err(ESRCH),
-            _ => {}
-        }
-        let IfTaken::Wait(deadline) = if_taken else {
-            return Err(EAGAIN);
-        };
-        match wait(task, va, scope, old | WAITERS, !0, deadline) {
-            Ok(()) | Err(EAGAIN) => {}
-            Err(e) => return Err(if e == ERESTARTSYS { ERESTARTNOINTR } else { e }),
-        }
-    }
-}
-
-/// `FUTEX_UNLOCK_PI`.
-pub fn unlock_pi(task: &Task, va: Va, scope: Scope) -> Result<()> {
-    let mm = task.mm();
-    let me = task.pid.own() as u32;
-    if mm.load_u32(va)? & TID_MASK != me {
-        return Err(EPERM);
-    }
-    // Whoever wakes takes it; the waiters' bit stays if more than one waits, set again by them.
-    mm.with_atomic_u32(va, Access::Write, |w| w.store(0, Ordering::SeqCst))?;
-    wake(task, va, scope, i32::MAX, !0)?;
-    Ok(())
 }
 
 /// The most entries of a robust list that are looked at (`ROBUST_LIST_LIMIT`).

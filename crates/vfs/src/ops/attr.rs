@@ -4,7 +4,7 @@ use crate::context::{At, PathCx};
 use crate::cred::{Caps, Credentials};
 use crate::dentry::StatFs;
 use crate::file::File;
-use crate::inode::SetAttr;
+use crate::inode::{Inode, SetAttr};
 use crate::mode::{FileType, Perm, Want, owner_or_capable};
 use crate::mount::{MountFlags, Path};
 use crate::walk::{Place, Walk};
@@ -104,6 +104,21 @@ impl PathCx<'_> {
             Place::Path(p) => Ok((stat_path(&p)?, p.mnt.id, p.is_mount_root())),
             Place::File(f) => Ok((f.ops.stat()?, 0, false)),
         }
+    }
+
+    /// Whether the caller may know what of a file is in memory: its writers, and who owns it or
+    /// could write to it (`can_do_cachestat`).
+    #[must_use]
+    pub fn may_see_cache(&self, f: &File) -> bool {
+        let owns = |i: &Arc<dyn Inode>| {
+            i.perm().is_ok_and(|p| owner_or_capable(p, self.cred()))
+                || i.permission(&self.caller, Want::WRITE).is_ok()
+        };
+        f.writable()
+            || f.path
+                .as_ref()
+                .and_then(|p| p.inode().ok())
+                .is_some_and(owns)
     }
 
     /// `statfs(2)`.

@@ -231,7 +231,7 @@ pub(in crate::syscalls) use opaque;
 
 opaque! {
     u8 u16
-    [u32; 2] [u32; 3] [i64; 2] [i64; 4] [[i64; 2]; 2] [u64; 2] [u64; 3] [u64; 4] [u64; 14] [u64; 15] [u64; 18] [u64; 26]
+    [u32; 2] [u32; 3] [i64; 2] [i64; 4] [[i64; 2]; 2] [u64; 2] [u64; 3] [u64; 4] [u64; 5] [u64; 14] [u64; 15] [u64; 18] [u64; 26]
 }
 
 /// Types that show themselves as one number.

@@ -354,6 +354,23 @@ impl Content {
             .ok_or(ENXIO)
     }
 
+    /// How many pages there are from `first` to before `end`.
+    pub fn pages_in(&self, first: u64, end: u64) -> u64 {
+        let p = self.pages.read();
+        let end = end.min(p.size.div_ceil(PAGE_SIZE));
+        let (mut page, mut n) = (first, 0);
+        while page < end {
+            match p.find(page) {
+                Some((_, run)) => {
+                    let run = run.min(end - page);
+                    (page, n) = (page + run, n + run);
+                }
+                None => page = p.next_run(page),
+            }
+        }
+        n
+    }
+
     /// SEEK_HOLE: the first byte at or after `offset` that has none; the end is a hole.
     pub fn seek_hole(&self, offset: u64) -> Result<u64> {
         let p = self.pages.read();

@@ -165,6 +165,9 @@ impl FileOps for OpenFile {
             _ => Err(EINVAL),
         }
     }
+    fn cached_pages(&self, first: u64, end: u64) -> Result<u64> {
+        Ok(self.reg()?.content.pages_in(first, end))
+    }
     fn append_offset(&self) -> Result<u64> {
         Ok(self.reg()?.content.size())
     }
