@@ -104,6 +104,7 @@ const struct call calls[] = {
     X(467, open_tree_attr, 4, ANY, AT, P, BITS(0, 1, 0x1000, 0x8000), B, ONE(0, 32, 32, 40, 4097)),
     C(quotactl, 1, OUT, ONE(0x80000100, 0x80000700, 255), P, NUM_, B), X(443, quotactl_fd, 1, OUT, FDANY, ONE(0x80000100, 3), NUM_, B),
     X(451, cachestat, 3, OUT, FDANY, B, B, ONE(0, 0, 1)), C(remap_file_pages, 3, OUT, ADDR_, ML, ONE(0, 0, 1), NUM_, BITS(0, 0x10000)),
+    C(name_to_handle_at, 4, OUT, AT, P, B, B, BITS(0, 1, 0x200, 0x400, 0x1000)), C(open_by_handle_at, 4, ANY, AT, B, OPEN_FLAGS),
     X(457, statmount, 4, OUT, B, B, L, ONE(0, 0, 0, 1)), X(458, listmount, 4, OUT, B, B, L, ONE(0, 0, 1, 2)),
     // Descriptors.
     C(poll, 8, OUT, S(S_POLLFDS), INT_, ONE(0, 0, 1, 5, 20, -1ul)), C(ppoll, 8, OUT, S(S_POLLFDS), INT_, TS, S(S_SIGSET), ONE(8, 8, 8, 0, 16)),

@@ -520,9 +520,6 @@ static void shared(void)
 		unshare(CLONE_NEWNS);
 		mount(NULL, "d", NULL, MS_SLAVE, NULL);
 		(void)!write(p[1], "", 1);
-		char c;
-		close(p[1]);
-		while (read(p[0], &c, 1) > 0) {}
 		pause();
 	}
 	char c;
@@ -826,7 +823,99 @@ static void layers(void)
 	T(mkdirat(m, "q", 0755));
 }
 
+/* Handles of files, on a tmpfs. */
+struct handle { unsigned n; int type; unsigned char b[128]; };
+
+static void handles(void)
+{
+	own();
+	mkdir("d", 0700);
+	mkdir("d/e", 0755);
+	put("d/e/f", "text");
+	symlink("d/e/f", "l");
+	struct handle h = { 0 }, k = { .n = 128 };
+	int id = 0;
+	uint64_t unique_id = 0;
+#define to(p, h, id, f) syscall(SYS_name_to_handle_at, AT_FDCWD, p, h, id, f)
+#define by(d, h, f) syscall(SYS_open_by_handle_at, d, h, f)
+	T(to("d/e/f", &h, &id, 0));
+	T(h.n);
+	T(h.type);
+	Y(id > 0);
+	T(to("d/e/f", &k, &id, 0x100));
+	T(to("d/e/f", &k, &id, 0x202));
+	T(to("", &k, &id, 0));
+	T(to("nothing", &k, &id, 0));
+	T(to("d/e/f", (void *)1, &id, 0));
+	T(to("d/e/f", &k, (void *)1, 0));
+	h.n = 129;
+	T(to("d/e/f", &h, &id, 0));
+	k.n = 128;
+	T(to("d/e/f", &k, &unique_id, 1));
+	Y(unique_id == unique("d"));
+	T(k.n);
+	T(k.type);
+	char b[10] = "";
+	int fd = by(AT_FDCWD, &k, O_RDONLY | O_CLOEXEC);
+	T(fcntl(fd, F_GETFD));
+	T(read(fd, b, sizeof b));
+	S(b, 4);
+	char at[64], name[600] = "";
+	sprintf(at, "/proc/self/fd/%d", fd);
+	T(readlink(at, name, sizeof name) > 0);
+	char *end = strrchr(name, 'd');
+	S(end, end ? (long)strlen(end) : 0);
+	/* Of a link, of what it leads to, of a directory, and of one that is open. */
+	h.n = 128;
+	T(to("l", &h, &id, 0));
+	T(memcmp(&h, &k, 8 + 12) != 0);
+	T(to("l", &h, &id, AT_SYMLINK_FOLLOW));
+	T(memcmp(h.b, k.b, 12));
+	h.n = 128;
+	T(to("d", &h, &id, 0));
+	int dir = by(AT_FDCWD, &h, O_RDONLY | O_DIRECTORY);
+	T(faccessat(dir, "e/f", F_OK, 0));
+	T(faccessat(dir, "../l", F_OK, 0));
+	T(syscall(SYS_name_to_handle_at, dir, "", &h, &id, AT_EMPTY_PATH));
+	T(by(dir, &h, O_WRONLY));
+	T(by(999, &h, O_RDONLY));
+	h.n = 0;
+	T(by(AT_FDCWD, &h, O_RDONLY));
+	h.n = 129;
+	T(by(AT_FDCWD, &h, O_RDONLY));
+	h.n = 12;
+	h.type = -1;
+	T(by(AT_FDCWD, &h, O_RDONLY));
+	h.type = 77;
+	T(by(AT_FDCWD, &h, O_RDONLY));
+	h.type = 1;
+	memset(h.b + 4, 0x55, 8);
+	T(by(AT_FDCWD, &h, O_RDONLY));
+	T(by(AT_FDCWD, (void *)1, O_RDONLY));
+	close(fd);
+	rename("d/e/f", "moved");
+	fd = by(AT_FDCWD, &k, O_RDONLY);
+	T(read(fd, b, sizeof b));
+	close(fd);
+	T(chmod("moved", 0));
+	unlink("moved");
+	T(by(AT_FDCWD, &k, O_RDONLY));
+	/* To compare alone. */
+	h.n = 128;
+	T(syscall(SYS_name_to_handle_at, AT_FDCWD, "/proc/self/status", &h, &id, 0));
+	T(syscall(SYS_name_to_handle_at, AT_FDCWD, "/proc/uptime", &h, &id, 0x200));
+	T(h.type);
+	T(h.n);
+	T(by(AT_FDCWD, &h, O_RDONLY));
+	drop_root();
+	h.n = 128;
+	T(to("l", &h, &id, 0));
+	T(by(AT_FDCWD, &h, O_RDONLY));
+	T(by(AT_FDCWD, &h, O_PATH));
+}
+
 static const struct check checks[] = {
+	CHECK(handles),
 	CHECK(context), CHECK(pick), CHECK(trees), CHECK(beneath), CHECK(attributes), CHECK(shared), CHECK(groups), CHECK(tell),
 	CHECK(rights), CHECK(layers),
 };

@@ -72,6 +72,15 @@ pub trait FileSystem: Any + Send + Sync {
     fn stack_depth(&self) -> u32 {
         0
     }
+    /// The number by which [`FileSystem::find`] finds a file again; `None` where files have no
+    /// handles.
+    fn handle(&self, _file: &dyn Inode) -> Option<u64> {
+        None
+    }
+    /// The names that lead from the root to the file with this number, whoever may read them.
+    fn find(&self, _root: &dyn Inode, _number: u64) -> Option<Vec<Arc<[u8]>>> {
+        None
+    }
     /// The last mount of it went: let go of what would keep it alive.
     fn shut_down(&self) {}
     /// Whether files on it may be executed or opened as devices (proc says no).

@@ -13,6 +13,7 @@ mod directories;
 mod epoll;
 mod eventfd;
 mod futex;
+mod handles;
 mod inotify;
 mod io;
 mod ioctl;
@@ -79,6 +80,7 @@ const ALL: &[&[Call]] = &[
     epoll::CALLS,
     eventfd::CALLS,
     futex::CALLS,
+    handles::CALLS,
     inotify::CALLS,
     io::CALLS,
     ioctl::CALLS,

@@ -2,6 +2,7 @@
 
 mod attr;
 mod fs_config;
+mod handles;
 mod mount_api;
 mod mounts;
 mod names;
@@ -13,6 +14,7 @@ mod xattr;
 
 pub use attr::{UtimeArg, fstat, fstatfs, stat_path, statfs_path};
 pub use fs_config::{Exclusive, FsConfig};
+pub use handles::{Handle, Purpose};
 pub use mount_api::{Target, attr_change, attrs_of, fsmount_flags};
 pub use mounts::MountArgs;
 pub use open::{ExecGuard, OpenHow, PathOnly};

@@ -298,6 +298,11 @@ impl PathCx<'_> {
         )
     }
 
+    /// Opens what was found otherwise than by a name.
+    pub(super) fn open_place(&self, p: Path, how: OpenHow) -> Result<Arc<File>> {
+        self.open_at(p, how.flags, wanted(how.flags), Made::No)
+    }
+
     /// Opens what was found or made (`do_open`, `may_open`).
     fn open_at(&self, p: Path, mut flags: u32, want: Want, made: Made) -> Result<Arc<File>> {
         let inode = p.inode()?.clone();

@@ -23,13 +23,14 @@ pub use shm::{ShmFs, add_seals, get_seals};
 
 use crate::caller::Caller;
 use crate::dentry::{Dentry, FileSystem, StatFs, SuperBlock};
-use crate::inode::NewNode;
+use crate::inode::{Inode, NewNode};
 use crate::params::{Param, Params};
 use crate::userns::UserNs;
 use crate::vfs::{FsType, Vfs};
 use abi::errno::{EINVAL, ENOSPC};
 use abi::{PAGE_SIZE, Result};
 use clas::Clas;
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -249,6 +250,13 @@ impl FileSystem for Tmpfs {
             s += &format!(",gid={}", self.shown.gid);
         }
         s
+    }
+    fn handle(&self, file: &dyn Inode) -> Option<u64> {
+        let node = (file as &dyn Any).downcast_ref::<Node>()?;
+        (self.name == "tmpfs").then(|| node.ino())
+    }
+    fn find(&self, root: &dyn Inode, number: u64) -> Option<Vec<Arc<[u8]>>> {
+        (root as &dyn Any).downcast_ref::<Node>()?.find(number)
     }
     fn remount(&self, data: &str) -> Result<()> {
         let now = Options {

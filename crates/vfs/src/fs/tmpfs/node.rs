@@ -315,6 +315,50 @@ impl Node {
     pub fn ino(&self) -> u64 {
         self.ino
     }
+    /// The names that lead from this directory to the file with this number: by a look at all of
+    /// them, one directory's at a time.
+    pub(super) fn find(&self, number: u64) -> Option<Vec<Arc<[u8]>>> {
+        if self.ino == number {
+            return Some(Vec::new());
+        }
+        struct Seen {
+            dir: Option<Arc<Node>>,
+            above: usize,
+            name: Arc<[u8]>,
+        }
+        // Each with the place of the one above it, this one's first.
+        let mut seen = vec![Seen {
+            dir: None,
+            above: 0,
+            name: Arc::from(&b""[..]),
+        }];
+        let mut at = 0;
+        while at < seen.len() {
+            let dir = seen[at].dir.clone();
+            let names = dir.as_deref().unwrap_or(self).dir().ok()?.lock();
+            for (name, e) in &names.names {
+                if e.node.ino == number {
+                    let mut path = vec![name.clone()];
+                    while at != 0 {
+                        path.push(seen[at].name.clone());
+                        at = seen[at].above;
+                    }
+                    path.reverse();
+                    return Some(path);
+                }
+                if e.node.kind == FileType::Directory {
+                    seen.push(Seen {
+                        dir: Some(e.node.clone()),
+                        above: at,
+                        name: name.clone(),
+                    });
+                }
+            }
+            drop(names);
+            at += 1;
+        }
+        None
+    }
     pub(super) fn reg(&self) -> Option<&Reg> {
         match &self.body {
             Body::Reg(r) => Some(r),
