@@ -46,6 +46,7 @@ mod tests;
 pub use config::{Config, Congestion, KeepAlive};
 pub use connection::{
     Changes, Connection, Emitted, Failure, Info, Output, Phase, State, Take, Unreachable, Urgent,
+    UrgentByte,
 };
 pub use segment::{Flags, Header, Options, SackBlocks, Segment, Seq, Timestamps};
 pub use time_wait::{TimeWait, TimeWaitAnswer};

@@ -1,6 +1,6 @@
 //! What the peer sends: bytes, their end, the urgent mark.
 
-use super::{Changes, Connection, State};
+use super::{Changes, Connection, State, UrgentByte};
 use crate::tcp::receive_queue::Inserted;
 use crate::tcp::segment::{Flags, Header, Segment};
 use crate::time::Instant;
@@ -131,14 +131,21 @@ impl Connection {
     /// before (RFC 6093).
     fn take_urgent(&mut self, h: &Header, start: u64) -> Changes {
         let place = start + u64::from(h.urgent);
+        // What came before it was told is not urgent any more (Linux: `tcp_check_urg`).
         let is_new = h.urgent > 0
-            && place > self.rcv.queue.read_place()
+            && place > self.rcv.queue.next()
             && self.rcv.urgent.is_none_or(|u| place > u);
         if !is_new {
             return Changes::empty();
         }
+        let read = self.rcv.queue.read_place();
+        let at_older = self.rcv.urgent == Some(read + 1) && read < self.rcv.queue.next();
+        if at_older && !self.config.urgent_inline {
+            // The reader stands before an older one, and would pass over it.
+            self.rcv.queue.discard(1);
+        }
         self.rcv.urgent = Some(place);
-        self.rcv.urgent_byte = None;
+        self.rcv.urgent_byte = UrgentByte::NotYet;
         Changes::URGENT
     }
 
@@ -146,7 +153,8 @@ impl Connection {
     fn take_urgent_byte(&mut self) {
         let Some(u) = self.rcv.urgent else { return };
         let read = self.rcv.queue.read_place();
-        if self.rcv.urgent_byte.is_some() || self.rcv.queue.next() < u || u <= read {
+        let waits = self.rcv.urgent_byte == UrgentByte::NotYet;
+        if !waits || self.rcv.queue.next() < u || u <= read {
             return;
         }
         let skip = (u - 1 - read) as usize;
@@ -155,6 +163,6 @@ impl Connection {
             byte = b.first().copied();
             Ok(b.len())
         });
-        self.rcv.urgent_byte = byte;
+        self.rcv.urgent_byte = byte.map_or(UrgentByte::NotYet, UrgentByte::There);
     }
 }

@@ -32,7 +32,7 @@ mod transmit;
 mod user;
 
 pub use info::{Info, Phase};
-pub use user::{Take, Urgent};
+pub use user::{Take, Urgent, UrgentByte};
 
 use super::config::Config;
 use super::congestion::Window;
@@ -222,9 +222,9 @@ struct Receiver {
     /// The last timestamp that counts (RFC 7323 4.3), and when it came.
     recent: u32,
     recent_at: Instant,
-    /// The place after the urgent byte, and the byte, where it was taken out of the stream.
+    /// The place after the urgent byte, and the byte.
     urgent: Option<u64>,
-    urgent_byte: Option<u8>,
+    urgent_byte: UrgentByte,
     /// When data came last.
     last: Instant,
     tuning: acking::Tuning,
@@ -319,7 +319,7 @@ impl Connection {
                 recent: 0,
                 recent_at: now,
                 urgent: None,
-                urgent_byte: None,
+                urgent_byte: UrgentByte::NotYet,
                 last: now,
                 tuning: acking::Tuning::new(now),
             },

@@ -297,7 +297,9 @@ impl Connection {
 
     /// Nagle's rule in Minshall's variant, and the cork.
     fn may_send_partial(&self) -> bool {
-        if self.snd.fin || self.due.uncork {
+        // Nor do they hold back what is urgent (Linux: tcp_nagle_test).
+        let is_urgent = self.snd.urgent.is_some_and(|u| u > self.snd.una);
+        if self.snd.fin || self.due.uncork || is_urgent {
             return true;
         }
         !self.config.cork && (self.config.no_delay || self.snd.small_end <= self.snd.una)

@@ -19,8 +19,17 @@ pub enum Take {
 pub struct Urgent {
     /// How many bytes are before the urgent one.
     pub ahead: usize,
-    /// The byte, where it has come.
-    pub byte: Option<u8>,
+    pub byte: UrgentByte,
+}
+
+/// The peer's urgent byte.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum UrgentByte {
+    /// It was announced.
+    NotYet,
+    There(u8),
+    /// [`Connection::read_urgent`] took it.
+    Taken,
 }
 
 impl Connection {
@@ -99,6 +108,13 @@ impl Connection {
                 .is_none_or(|most| self.never_sent() < most)
     }
 
+    /// How many bytes came and were not read, the urgent one with them unless the reader stands
+    /// before it.
+    pub fn available(&self) -> usize {
+        let past = usize::from(self.mark() == Some(0));
+        self.rcv.queue.readable().saturating_sub(past)
+    }
+
     /// How many bytes can be read until the urgent mark.
     pub fn readable(&self) -> usize {
         let all = self.rcv.queue.readable();
@@ -121,9 +137,11 @@ impl Connection {
 
     /// How many bytes are before the urgent one, where that is not in the stream.
     fn mark(&self) -> Option<usize> {
-        if self.config.urgent_inline {
-            return None;
-        }
+        self.urgent_place().filter(|_| !self.config.urgent_inline)
+    }
+
+    /// The same, also where it is.
+    fn urgent_place(&self) -> Option<usize> {
         let place = self.rcv.urgent?.checked_sub(1)?;
         let read = self.rcv.queue.read_place();
         (place >= read && place < self.rcv.queue.next()).then(|| (place - read) as usize)
@@ -141,19 +159,18 @@ impl Connection {
         put: impl FnMut(&[u8]) -> Result<usize, E>,
     ) -> Result<usize, E> {
         let mark = self.mark();
+        let stop = self.urgent_place().filter(|&m| m > 0);
         match take {
             Take::Peek { skip } => {
                 let past = usize::from(mark == Some(0));
-                let most = mark
-                    .filter(|&m| m > 0)
-                    .map_or(usize::MAX, |m| m.saturating_sub(skip));
+                let most = stop.map_or(usize::MAX, |m| m.saturating_sub(skip));
                 self.rcv.queue.peek(skip + past, most, put)
             }
             Take::Out => {
                 if mark == Some(0) {
                     self.rcv.queue.discard(1);
                 }
-                let most = mark.filter(|&m| m > 0).unwrap_or(usize::MAX);
+                let most = stop.unwrap_or(usize::MAX);
                 let n = self.rcv.queue.read(most, put)?;
                 self.was_read();
                 Ok(n)
@@ -178,12 +195,13 @@ impl Connection {
         })
     }
 
-    /// The urgent byte (MSG_OOB).
-    pub fn read_urgent(&mut self, take: Take) -> Option<u8> {
-        match take {
-            Take::Out => self.rcv.urgent_byte.take(),
-            Take::Peek { .. } => self.rcv.urgent_byte,
+    /// The urgent byte (MSG_OOB); none where there is no mark.
+    pub fn read_urgent(&mut self, take: Take) -> Option<UrgentByte> {
+        let byte = self.urgent()?.byte;
+        if matches!((take, byte), (Take::Out, UrgentByte::There(_))) {
+            self.rcv.urgent_byte = UrgentByte::Taken;
         }
+        Some(byte)
     }
 
     /// A FIN follows what is written: shutdown(SHUT_WR).

@@ -1,7 +1,7 @@
 //! What is acknowledged when, windows, urgent data.
 
 use super::script::{Script, THEIRS};
-use crate::tcp::{Changes, Config, Flags, Take, Timestamps};
+use crate::tcp::{Changes, Config, Flags, Take, Timestamps, UrgentByte};
 
 fn quiet(config: Config) -> Script {
     let mut s = Script::established(config);
@@ -237,12 +237,19 @@ fn the_urgent_byte_is_beside_the_stream() {
     h.urgent = 4;
     assert!(s.segment(h, b"abc!def").contains(Changes::URGENT));
     let u = s.c.urgent().unwrap();
-    assert_eq!((u.ahead, u.byte), (3, Some(b'!')));
+    assert_eq!((u.ahead, u.byte), (3, UrgentByte::There(b'!')));
     assert_eq!(s.read(), b"abc");
     assert_eq!(s.c.urgent().unwrap().ahead, 0);
-    assert_eq!(s.read(), b"def");
+    let peek = Take::Peek { skip: 0 };
+    assert_eq!(s.c.read_urgent(peek), Some(UrgentByte::There(b'!')));
+    assert_eq!(s.c.read_urgent(Take::Out), Some(UrgentByte::There(b'!')));
+    assert_eq!(s.c.read_urgent(Take::Out), Some(UrgentByte::Taken));
+    // What comes later leaves it taken.
+    s.segment(s.header(7, 0, Flags::ACK), b"gh");
+    assert_eq!(s.c.read_urgent(peek), Some(UrgentByte::Taken));
+    assert_eq!(s.read(), b"defgh");
     assert_eq!(s.c.urgent(), None);
-    assert_eq!(s.c.read_urgent(Take::Out), Some(b'!'));
+    assert_eq!(s.c.read_urgent(Take::Out), None);
     s.write(3);
     s.c.mark_urgent();
     let out = s.sent();
