@@ -364,9 +364,14 @@ impl FdTable {
     }
     /// `close(2)`: the descriptor is gone even if this gives an error.
     pub fn close(&self, fd: i32) -> Result<()> {
+        self.take(fd)?.1
+    }
+    /// The same, with the file for who lets go of it, and what its close gives.
+    pub fn take(&self, fd: i32) -> Result<(Arc<File>, Result<()>)> {
         let i = index(fd)?;
         let file = self.inner.write().take(i).ok_or(EBADF)?;
-        self.closed(&file)
+        let r = self.closed(&file);
+        Ok((file, r))
     }
     /// What happens at each close: POSIX locks of this table on the file go, the file is flushed.
     fn closed(&self, file: &Arc<File>) -> Result<()> {
@@ -376,6 +381,11 @@ impl FdTable {
     }
     /// `close_range(2)` without its flags: closes `[first, last]`.
     pub fn close_range(&self, first: u32, last: u32) {
+        drop(self.take_range(first, last));
+    }
+    /// The same, with the files for who lets go of them.
+    #[must_use]
+    pub fn take_range(&self, first: u32, last: u32) -> Vec<Arc<File>> {
         let gone: Vec<Arc<File>> = {
             let mut inner = self.inner.write();
             let end = inner.files.len().min((last as usize).saturating_add(1));
@@ -383,9 +393,10 @@ impl FdTable {
                 .filter_map(|fd| inner.take(fd))
                 .collect()
         };
-        for f in gone {
-            let _ = self.closed(&f);
+        for f in &gone {
+            let _ = self.closed(f);
         }
+        gone
     }
     /// `close_range(CLOSE_RANGE_CLOEXEC)`.
     pub fn cloexec_range(&self, first: u32, last: u32) {

@@ -33,6 +33,7 @@ pub struct Owner {
 pub struct Sigio {
     to: Mutex<(Owner, i32)>,
     watch: Mutex<Option<Ticket>>,
+    urgent: Mutex<Option<Ticket>>,
 }
 
 impl Sigio {
@@ -63,8 +64,25 @@ impl Sigio {
 impl File {
     /// It is dropped.
     pub(crate) fn end_watch(&mut self) {
-        let old = self.sigio.watch.get_mut().take();
-        if let Some((t, q)) = old.zip(self.ops.wait_queue()) {
+        let old = [
+            self.sigio.watch.get_mut().take(),
+            self.sigio.urgent.get_mut().take(),
+        ];
+        if let Some(q) = self.ops.wait_queue() {
+            old.into_iter().flatten().for_each(|t| q.unregister(t));
+        }
+    }
+    /// The listener that `l` makes is told of urgent data from now on, if none is yet.
+    pub fn watch_urgent(&self, l: impl FnOnce() -> Arc<dyn Listener>) {
+        let Some(q) = self.ops.wait_queue() else {
+            return;
+        };
+        if self.sigio.urgent.lock().is_some() {
+            return;
+        }
+        let new = q.register(l(), Events::PRI);
+        if let Some(t) = self.sigio.urgent.lock().replace(new) {
+            // Another was as fast.
             q.unregister(t);
         }
     }
