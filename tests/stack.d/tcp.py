@@ -1,10 +1,12 @@
 """Connections: both directions, both families, how they begin and end."""
 
 import errno
+import fcntl
 import os
 import select
 import socket
 import struct
+import subprocess
 import threading
 import time
 
@@ -638,3 +640,159 @@ def recycles_outside():
         say("end", receive_all(c))
         c.close()
         step()
+
+
+def last_words_inside():
+    """Who ends while what was sent last is not acknowledged has it sent again all the same."""
+    c = client(OUT4, PORT)
+    step()
+    c.sendall(pattern(3000))
+    c.close()
+
+
+def last_words_outside():
+    s = server(OUT4, PORT)
+    c, _ = s.accept()
+    c.settimeout(20)
+    words = ["INPUT", "-p", "tcp", "--dport", str(PORT), "-j", "DROP"]
+    subprocess.run(["iptables", "-A", *words], check=True)
+    step()
+    time.sleep(0.8)
+    subprocess.run(["iptables", "-D", *words], check=True)
+    T("got", lambda: digest(receive_all(c)))
+
+
+def urgent_inside():
+    """Urgent bytes both ways (MSG_OOB)."""
+
+    def one(_, out, own):
+        c = client(out, PORT)
+        for inline in 0, 1:
+            c.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, inline)
+            say("marked", urgent_mark(c))
+            c.send(b"abc!", socket.MSG_OOB)
+            c.send(b"def")
+            step()
+            say("polls", poll(c, 5, 2))
+            time.sleep(0.05)
+            T("byte", c.recv, 9, socket.MSG_OOB)
+            T("again", c.recv, 9, socket.MSG_OOB)
+            T("read", c.recv, 99)
+            say("marked", urgent_mark(c))
+            T("read", c.recv, 99)
+            say("marked", urgent_mark(c))
+            step()
+        c.close()
+
+    both(one)
+
+
+def urgent_outside():
+    def one(_, out, own):
+        s = server(out, PORT)
+        c, _ = s.accept()
+        for inline in 0, 1:
+            c.send(b"uvw", socket.MSG_OOB)
+            c.send(b"xyz")
+            step()
+            say("polls", poll(c, 5, 2))
+            time.sleep(0.05)
+            T("byte", c.recv, 9, socket.MSG_OOB)
+            T("read", c.recv, 99)
+            T("read", c.recv, 99)
+            step()
+        c.close()
+        s.close()
+
+    both(one)
+
+
+def urgent_mark(s):
+    """SIOCATMARK."""
+    return struct.unpack("i", fcntl.ioctl(s, 0x8905, bytes(4)))[0]
+
+
+def lingers_inside():
+    """A close that waits for a peer that reads later, or not at all."""
+
+    def one(_, out, own):
+        for seconds, waits in (5, True), (1, True), (0, False):
+            c = client(out, PORT)
+            c.setblocking(False)
+            try:
+                while True:
+                    c.send(pattern(100_000))
+                    time.sleep(0.002)
+            except BlockingIOError:
+                pass
+            linger(c, seconds)
+            t = time.time()
+            step()
+            c.close()
+            took = time.time() - t
+            say("waits", (seconds, waits, took < seconds + 0.5, took > 0.25))
+            step()
+
+    both(one)
+
+
+def lingers_outside():
+    def one(_, out, own):
+        s = server(out, PORT)
+        for n in range(3):
+            c, _ = s.accept()
+            step()
+            if n == 0:
+                time.sleep(0.4)
+                T("all", lambda: len(receive_all(c)) > 100_000)
+            step()
+            if n == 2:
+                until(c, "ERR|HUP")
+                say("polls", "ERR" in poll(c) or "HUP" in poll(c))
+            c.close()
+        s.close()
+
+    both(one)
+
+
+def defers_inside():
+    """TCP_DEFER_ACCEPT: a server inside accepts who says something, and others late."""
+
+    def one(_, out, own):
+        s = server(own, PORT)
+        s.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, 1)
+        step()
+        step()
+        say("silent", until(s, "IN", 0.3))
+        step()
+        t = time.time()
+        c, _ = s.accept()
+        say("soon", time.time() - t < 0.3)
+        T("said", c.recv, 9)
+        c.close()
+        t = time.time()
+        step()
+        c, _ = s.accept()
+        say("late", 0.7 < time.time() - t < 4)
+        T("said", c.recv, 9)
+        c.close()
+        s.close()
+
+    both(one)
+
+
+def defers_outside():
+    def one(_, out, own):
+        step()
+        a = client(own, PORT)
+        step()
+        step()
+        a.send(b"hello")
+        T("end", a.recv, 9)
+        step()
+        b = client(own, PORT)
+        time.sleep(1.3)
+        b.send(b"late")
+        T("end", b.recv, 9)
+
+    both(one)

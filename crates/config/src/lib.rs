@@ -510,6 +510,7 @@ pub mod control {
 /// |---|---|---|
 /// | the Sentry | processes that were killed | [`OBEY`](limits::OBEY) |
 /// | | the same, with what they run ended under them | [`FORCED`](limits::FORCED) |
+/// | | where it has devices: what its connections have not said, which is sent again meanwhile | [`LAST_WORDS`](limits::LAST_WORDS) |
 /// | | the last output | [`DRAIN`](limits::DRAIN) |
 /// | | nothing of theirs mapped any more: files of the host are let go of | [`UNMAP`](limits::UNMAP) |
 /// | a monitor | all of these, after SIGKILL to its container or to a program of `exec` | [`KILL`](limits::KILL) |
@@ -519,12 +520,18 @@ pub mod limits {
 
     pub const OBEY: Duration = Duration::from_secs(3);
     pub const FORCED: Duration = Duration::from_secs(1);
+    pub const LAST_WORDS: Duration = Duration::from_secs(3);
     pub const DRAIN: Duration = Duration::from_secs(1);
     pub const UNMAP: Duration = Duration::from_secs(1);
     pub const KILL: Duration = Duration::from_secs(7);
 
     const _: () = assert!(
         KILL.as_secs() > OBEY.as_secs() + FORCED.as_secs() + DRAIN.as_secs() + UNMAP.as_secs()
+    );
+    // The root container's end does not wait for processes that do not obey.
+    const _: () = assert!(
+        KILL.as_secs()
+            > FORCED.as_secs() + LAST_WORDS.as_secs() + DRAIN.as_secs() + UNMAP.as_secs()
     );
 }
 

@@ -48,6 +48,8 @@ pub struct Control {
     pub files: Vec<Arc<File>>,
     /// SCM_CREDENTIALS.
     pub cred: Option<Ucred>,
+    /// SCM_PIDFD: of which process; the system-call layer makes the descriptor.
+    pub pidfd: Option<i32>,
     /// All others: level, type, data.
     pub other: Vec<(i32, i32, Vec<u8>)>,
 }
@@ -59,6 +61,7 @@ impl Control {
         Control {
             files: self.files.clone(),
             cred: self.cred,
+            pidfd: self.pidfd,
             other: self.other.clone(),
         }
     }
@@ -155,7 +158,7 @@ impl Control {
 }
 
 /// Appends one message, cut to the room left; whether it was cut.
-fn put(out: &mut Vec<u8>, room: usize, level: i32, kind: i32, data: &[u8]) -> bool {
+pub fn put(out: &mut Vec<u8>, room: usize, level: i32, kind: i32, data: &[u8]) -> bool {
     let left = room - out.len();
     if left < HEADER {
         return true;

@@ -84,7 +84,11 @@ pub fn socketpair(
     let a = socket(ns, family, kind, protocol, who)?;
     let b = socket(ns, family, kind, protocol, who)?;
     match (a.downcast::<UnixSock>(), b.downcast::<UnixSock>()) {
-        (Some(x), Some(y)) => unix::join(x, y, who.ucred()),
+        (Some(x), Some(y)) => {
+            unix::join(x, y, who.ucred());
+            a.common.set_peer(who.cred);
+            b.common.set_peer(who.cred);
+        }
         _ => return Err(EOPNOTSUPP),
     }
     Ok((a, b))

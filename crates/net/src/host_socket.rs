@@ -242,6 +242,7 @@ impl Protocol for HostSocket {
             addr: got.from,
             control,
             flags: got.flags as u32 & (MSG_TRUNC | MSG_OOB | MSG_EOR | MSG_ERRQUEUE | MSG_CTRUNC),
+            ends: false,
         })
     }
 

@@ -57,7 +57,7 @@ pub fn ioctl(
     match cmd {
         FIONREAD => return int(protocol.unread()?.min(i32::MAX as usize) as i32),
         SIOCOUTQ => return int(protocol.unsent().min(i32::MAX as usize) as i32),
-        SIOCATMARK if common.kind == crate::sys::SOCK_STREAM => return int(0),
+        SIOCATMARK => return int(i32::from(protocol.is_at_mark()?)),
         SIOCGSTAMP | SIOCGSTAMPNS => return Err(ENOENT),
         SIOCGIFCONF => return conf(common, cx, out),
         0x8900..=0x89FF => {}

@@ -35,6 +35,7 @@
 //! rules                            netfilter: what passes inside is packets while there are some
 //! loopback                         what passes inside, as frames for packet sockets
 //! stack                            the way out by our own packets on the devices of a namespace
+//! lingering                        SO_LINGER: who waits for the last acknowledgement
 //! tcp                              TCP, joined in memory; what it wants of a way out
 //! protocol                         the trait of families; what a call brings along
 //! route, inet                      routes; options of IP, TCP and UDP
@@ -45,7 +46,7 @@
 //! bindings                         who has which port, and the connections from it
 //! taps, receivers                  who looks at frames; who takes datagrams and packets that come
 //! unix_names, groups, inflight     abstract names; groups of devices; files on their way
-//! options                          options of all sockets, and the part of one that others share
+//! options, stamps                  options of all sockets, and the part of one that others share
 //! work, clock, tcp_memory          one thread for all namespaces; the time; a limit of connections
 //! addr, control, interface,
 //! ip_packet                        addresses; ancillary data; interfaces; packets as bytes
@@ -82,6 +83,7 @@ mod inflight;
 pub mod interface;
 mod ioctl;
 mod ip_packet;
+mod lingering;
 mod loopback;
 mod msgqueue;
 mod netlink;
@@ -89,7 +91,7 @@ mod ns;
 mod options;
 mod outside;
 mod packet;
-pub use options::{SO_ATTACH_FILTER, SO_BINDTODEVICE, SO_PEERCRED};
+pub use options::{SO_ATTACH_FILTER, SO_BINDTODEVICE, SO_PEERCRED, SO_PEERGROUPS, SO_PEERPIDFD};
 pub use packet::{INSN as FILTER_INSN, MOST_INSNS as FILTER_MOST};
 pub use procnet::{PROC_NET, PROC_NET_OF_ROOT};
 pub use sysnet::{SYS_NET, SYS_NET_STATISTICS};
@@ -103,6 +105,7 @@ mod route;
 mod rules;
 mod socket;
 mod stack;
+mod stamps;
 mod stream;
 mod sysnet;
 mod tables;
@@ -120,6 +123,7 @@ pub use bindings::PortRange;
 pub use control::{Control, Ucred};
 pub use devices::TunFile;
 pub use family::{socket, socketpair};
+pub use lingering::Lingering;
 pub use netlink::Inbox as NetlinkInbox;
 pub use ns::{Link, NetNamespace};
 pub use protocol::{Block, Caller, NamespaceOf, PathNames, Received};
@@ -177,6 +181,7 @@ pub mod sys {
 
     pub const SCM_RIGHTS: i32 = 1;
     pub const SCM_CREDENTIALS: i32 = 2;
+    pub const SCM_PIDFD: i32 = 4;
     /// The most descriptors in one message.
     pub const SCM_MAX_FD: usize = 253;
 }

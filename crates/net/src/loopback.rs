@@ -30,6 +30,18 @@ fn headers(from: IpAddr, to: IpAddr, protocol: u8, tos: u8, len: usize) -> Vec<u
     f
 }
 
+/// A datagram with all its headers, as it goes by this device.
+pub(crate) fn udp_frame((from, to): (Endpoint, Endpoint), tos: u8, data: &[u8]) -> Vec<u8> {
+    let len = 8 + data.len();
+    let mut f = headers(from.ip, to.ip, UDP, tos, len);
+    f.extend_from_slice(&from.port.to_be_bytes());
+    f.extend_from_slice(&to.port.to_be_bytes());
+    f.extend_from_slice(&(len as u16).to_be_bytes());
+    f.extend_from_slice(&pseudo_sum(from.ip, to.ip, UDP, len).to_be_bytes());
+    f.extend_from_slice(data);
+    f
+}
+
 impl NetNamespace {
     /// A frame goes out by the loopback device, and comes in by it.
     pub(crate) fn loop_frame(&self, way: Way, meta: &FrameMeta, frame: &[u8]) {
@@ -94,14 +106,8 @@ impl NetNamespace {
         if !self.taps.is_used() || from.ip.is_ipv4() != to.ip.is_ipv4() {
             return;
         }
-        let len = 8 + data.len();
-        let mut f = headers(from.ip, to.ip, UDP, tos, len);
-        let start = f.len() as u16;
-        f.extend_from_slice(&from.port.to_be_bytes());
-        f.extend_from_slice(&to.port.to_be_bytes());
-        f.extend_from_slice(&(len as u16).to_be_bytes());
-        f.extend_from_slice(&pseudo_sum(from.ip, to.ip, UDP, len).to_be_bytes());
-        f.extend_from_slice(data);
+        let f = udp_frame((from, to), tos, data);
+        let start = (f.len() - data.len() - 8) as u16;
         let meta = FrameMeta {
             flags: FrameMeta::NEEDS_CSUM,
             csum_start: start,

@@ -28,6 +28,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use vfs::ucounts::Charge;
 use vfs::userns::UserNs;
 
@@ -443,6 +444,19 @@ impl NetNamespace {
     pub fn set_rules(&self, rules: egress::Rules) -> Result<()> {
         self.stack().ok_or(ENODEV)?.set_rules(rules);
         Ok(())
+    }
+    /// Whether it has devices of the host, by which others are reached.
+    #[must_use]
+    pub fn has_devices(&self) -> bool {
+        self.stack().is_some_and(|s| s.serves())
+    }
+    /// Waits until the peers of closed connections have acknowledged all, at most so long: what is
+    /// lost meanwhile is sent again. For the end of a sandbox, with which that would stop; Linux's
+    /// network namespace outlasts its processes as long as such connections do.
+    pub fn say_last_words(&self, most: Duration) {
+        if let Some(s) = self.stack() {
+            s.say_last_words(most);
+        }
     }
     /// Whether anything leads out.
     pub(crate) fn has_way_out(&self) -> bool {

@@ -1,14 +1,17 @@
 //! Socket options that mean the same for all kinds of sockets (`socket(7)`), and the part of a
 //! socket that its protocol and its peers share.
 
+use crate::addr::is_inet;
 use crate::control::Ucred;
 use crate::ns::NetNamespace;
-use crate::sys::SOCK_STREAM;
+use crate::stamps::Stamps;
+use crate::sys::{AF_NETLINK, AF_UNIX, SOCK_DGRAM, SOCK_RAW, SOCK_STREAM};
 use abi::Result;
-use abi::errno::{EDOM, EINVAL, ENFILE, ENODEV, ENOPROTOOPT, EPERM, Errno};
+use abi::errno::{EDOM, EINVAL, ENFILE, ENODEV, ENOPROTOOPT, EOPNOTSUPP, EPERM, Errno};
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use vfs::ucounts::{Charge, Kind, Ucounts};
 use vfs::{Caps, Credentials};
 use wait::{Events, WaitQueue};
@@ -22,10 +25,11 @@ pub const SO_BROADCAST: i32 = 6;
 const SO_SNDBUF: i32 = 7;
 const SO_RCVBUF: i32 = 8;
 pub const SO_KEEPALIVE: i32 = 9;
-const SO_OOBINLINE: i32 = 10;
+pub const SO_OOBINLINE: i32 = 10;
 const SO_NO_CHECK: i32 = 11;
-const SO_PRIORITY: i32 = 12;
+pub const SO_PRIORITY: i32 = 12;
 pub const SO_LINGER: i32 = 13;
+const SO_BSDCOMPAT: i32 = 14;
 pub const SO_REUSEPORT: i32 = 15;
 pub const SO_PASSCRED: i32 = 16;
 pub const SO_PEERCRED: i32 = 17;
@@ -37,18 +41,18 @@ pub const SO_BINDTODEVICE: i32 = 25;
 pub const SO_ATTACH_FILTER: i32 = 26;
 const SO_DETACH_FILTER: i32 = 27;
 const SO_PEERNAME: i32 = 28;
-pub const SO_TIMESTAMP: i32 = 29;
 pub const SO_ACCEPTCONN: i32 = 30;
 const SO_PEERSEC: i32 = 31;
 const SO_SNDBUFFORCE: i32 = 32;
 const SO_RCVBUFFORCE: i32 = 33;
 const SO_PASSSEC: i32 = 34;
-pub const SO_TIMESTAMPNS: i32 = 35;
-const SO_MARK: i32 = 36;
+pub const SO_MARK: i32 = 36;
 const SO_PROTOCOL: i32 = 38;
 const SO_DOMAIN: i32 = 39;
-const SO_RXQ_OVFL: i32 = 40;
+pub const SO_RXQ_OVFL: i32 = 40;
+const SO_WIFI_STATUS: i32 = 41;
 const SO_PEEK_OFF: i32 = 42;
+const SO_NOFCS: i32 = 43;
 const SO_LOCK_FILTER: i32 = 44;
 const SO_SELECT_ERR_QUEUE: i32 = 45;
 const SO_BUSY_POLL: i32 = 46;
@@ -56,14 +60,29 @@ const SO_MAX_PACING_RATE: i32 = 47;
 const SO_BPF_EXTENSIONS: i32 = 48;
 const SO_INCOMING_CPU: i32 = 49;
 const SO_ATTACH_BPF: i32 = 50;
+const SO_CNX_ADVICE: i32 = 53;
+pub const SO_MEMINFO: i32 = 55;
+const SO_INCOMING_NAPI_ID: i32 = 56;
 const SO_COOKIE: i32 = 57;
-const SO_PEERGROUPS: i32 = 59;
+pub const SO_PEERGROUPS: i32 = 59;
 const SO_ZEROCOPY: i32 = 60;
+pub const SO_TXTIME: i32 = 61;
 const SO_BINDTOIFINDEX: i32 = 62;
 const SO_RCVTIMEO_NEW: i32 = 66;
 const SO_SNDTIMEO_NEW: i32 = 67;
+const SO_PREFER_BUSY_POLL: i32 = 69;
+const SO_BUSY_POLL_BUDGET: i32 = 70;
 const SO_NETNS_COOKIE: i32 = 71;
-const SO_PASSPIDFD: i32 = 76;
+const SO_BUF_LOCK: i32 = 72;
+const SO_RESERVE_MEM: i32 = 73;
+const SO_TXREHASH: i32 = 74;
+/// `SOCK_SNDBUF_LOCK`, `SOCK_RCVBUF_LOCK`.
+const SNDBUF_LOCK: u32 = 1;
+const RCVBUF_LOCK: u32 = 2;
+pub const SO_RCVMARK: i32 = 75;
+pub const SO_PASSPIDFD: i32 = 76;
+pub const SO_PEERPIDFD: i32 = 77;
+pub const SO_RCVPRIORITY: i32 = 82;
 
 /// `net.core.{r,w}mem_default` and `_max`.
 pub const BUF_DEFAULT: u32 = 212_992;
@@ -90,6 +109,8 @@ pub struct Common {
     pub ino: u64,
     /// Who called `socket(2)`.
     pub creator: OnceLock<Ucred>,
+    /// UNIX: whose groups SO_PEERGROUPS tells.
+    peer: OnceLock<Arc<Credentials>>,
     /// Whose memory its buffers are: the creator's, the listener's. None in tests, and for the
     /// kernel's own.
     pub user: OnceLock<Arc<Ucounts>>,
@@ -101,8 +122,8 @@ pub struct Common {
     flags: Flags,
     pub sndbuf: AtomicU32,
     pub rcvbuf: AtomicU32,
-    /// Seconds; -1 when off.
-    pub linger: AtomicI32,
+    /// SO_LINGER's seconds, which outlast its being off. The flag says whether it is on.
+    linger: AtomicU32,
     /// Nanoseconds; 0 for no limit.
     pub rcvtimeo: AtomicI64,
     pub sndtimeo: AtomicI64,
@@ -110,6 +131,13 @@ pub struct Common {
     priority: AtomicI32,
     mark: AtomicI32,
     device: AtomicI32,
+    pub stamps: Stamps,
+    /// SO_MAX_PACING_RATE, bytes a second.
+    pacing: AtomicU64,
+    /// SO_TXTIME: a clock and flags.
+    txtime: AtomicU64,
+    /// SO_BUF_LOCK: which sizes of buffers were set.
+    locked: AtomicU32,
     others: Mutex<Vec<(i32, i32)>>,
 }
 
@@ -126,6 +154,7 @@ impl Common {
             protocol,
             ino: ns.next_ino(),
             creator: OnceLock::new(),
+            peer: OnceLock::new(),
             user: OnceLock::new(),
             memory: OnceLock::new(),
             queue: WaitQueue::new(),
@@ -133,13 +162,17 @@ impl Common {
             flags: Flags::default(),
             sndbuf: AtomicU32::new(if tcp { TCP_BUFFERS.0 } else { BUF_DEFAULT }),
             rcvbuf: AtomicU32::new(if tcp { TCP_BUFFERS.1 } else { BUF_DEFAULT }),
-            linger: AtomicI32::new(-1),
+            linger: AtomicU32::new(0),
             rcvtimeo: AtomicI64::new(0),
             sndtimeo: AtomicI64::new(0),
             rcvlowat: AtomicI32::new(1),
             priority: AtomicI32::new(0),
             mark: AtomicI32::new(0),
             device: AtomicI32::new(0),
+            stamps: Stamps::default(),
+            pacing: AtomicU64::new(u64::MAX),
+            txtime: AtomicU64::new(0),
+            locked: AtomicU32::new(0),
             others: Mutex::new(Vec::new()),
         })
     }
@@ -175,6 +208,7 @@ impl Common {
             let _ = c.creator.set(*who);
         }
         c.mark.store(from.mark(), Ordering::Relaxed);
+        c.stamps.inherit(&from.stamps);
         c.rcvlowat
             .store(from.rcvlowat.load(Ordering::Relaxed), Ordering::Relaxed);
         c
@@ -234,21 +268,18 @@ impl Common {
         }
         let int = int_of(v)?;
         let on = int != 0;
+        self.check(name, on)?;
         match name {
+            SO_BSDCOMPAT => {}
+            SO_TXTIME => self.set_txtime(v, cred)?,
             SO_DEBUG if on && !cred.has(Caps::NET_ADMIN) => return Err(abi::errno::EACCES),
             SO_DEBUG | SO_REUSEADDR | SO_REUSEPORT | SO_DONTROUTE | SO_BROADCAST | SO_KEEPALIVE
-            | SO_OOBINLINE | SO_NO_CHECK | SO_PASSSEC | SO_RXQ_OVFL | SO_LOCK_FILTER
-            | SO_SELECT_ERR_QUEUE => self.set_flag(name, on),
-            SO_TIMESTAMP | SO_TIMESTAMPNS => {
-                self.set_flag(SO_TIMESTAMP, on && name == SO_TIMESTAMP);
-                self.set_flag(SO_TIMESTAMPNS, on && name == SO_TIMESTAMPNS);
-            }
-            SO_PASSCRED | SO_PASSPIDFD => {
-                if self.family != crate::sys::AF_UNIX && self.family != crate::sys::AF_NETLINK {
-                    return Err(abi::errno::EOPNOTSUPP);
-                }
-                self.set_flag(name, on);
-            }
+            | SO_OOBINLINE | SO_NO_CHECK | SO_PASSSEC | SO_RXQ_OVFL | SO_SELECT_ERR_QUEUE
+            | SO_WIFI_STATUS | SO_NOFCS => self.set_flag(name, on),
+            SO_LOCK_FILTER if self.flag(name) && !on => return Err(EPERM),
+            SO_LOCK_FILTER => self.set_flag(name, on),
+            _ if Stamps::has(name) => self.stamps.set(name, v)?,
+            SO_PASSCRED | SO_PASSPIDFD => self.set_flag(name, on),
             SO_ZEROCOPY => {
                 if !(0..=1).contains(&int) {
                     return Err(EINVAL);
@@ -258,12 +289,17 @@ impl Common {
             SO_SNDBUF | SO_SNDBUFFORCE => {
                 let n = self.buffer(name == SO_SNDBUFFORCE, int, cred)?;
                 self.sndbuf.store(n.max(SNDBUF_MIN), Ordering::Relaxed);
+                self.locked.fetch_or(SNDBUF_LOCK, Ordering::Relaxed);
                 self.notify(Events::WRITABLE);
             }
             SO_RCVBUF | SO_RCVBUFFORCE => {
                 let n = self.buffer(name == SO_RCVBUFFORCE, int, cred)?;
                 self.rcvbuf.store(n.max(RCVBUF_MIN), Ordering::Relaxed);
+                self.locked.fetch_or(RCVBUF_LOCK, Ordering::Relaxed);
             }
+            SO_RCVPRIORITY => self.set_flag(name, on),
+            SO_RCVMARK if !self.may_mark(cred) => return Err(EPERM),
+            SO_RCVMARK => self.set_flag(name, on),
             SO_PRIORITY | SO_MARK => self.set_routing(name, int, cred)?,
             SO_LINGER => self.set_linger(v)?,
             SO_RCVLOWAT => {
@@ -276,15 +312,35 @@ impl Common {
             SO_PEEK_OFF if int >= 0 => return Err(abi::errno::EOPNOTSUPP),
             SO_PEEK_OFF => {}
             SO_BINDTOIFINDEX => {
+                // (Linux takes one that there is not.)
                 if int < 0 {
                     return Err(EINVAL);
                 }
                 self.set_device(int, cred)?;
             }
-            SO_BUSY_POLL | SO_MAX_PACING_RATE | SO_INCOMING_CPU => {
+            SO_MAX_PACING_RATE => {
+                // An unsigned long, or an int, whose largest value is no limit either.
+                let rate = match v.first_chunk() {
+                    Some(v) => u64::from_le_bytes(*v),
+                    None if int == -1 => u64::MAX,
+                    None => u64::from(int as u32),
+                };
+                self.pacing.store(rate, Ordering::Relaxed);
+            }
+            SO_CNX_ADVICE => {}
+            _ if kept::has(name) => {
+                let n = kept::check(name, int, || cred.has_in(&self.ns.user, Caps::NET_ADMIN))?;
                 let mut o = self.others.lock();
                 o.retain(|(n, _)| *n != name);
-                o.push((name, int));
+                o.push((name, n));
+            }
+            SO_RESERVE_MEM if int < 0 => return Err(EINVAL),
+            SO_RESERVE_MEM => return Err(abi::errno::EOPNOTSUPP),
+            SO_BUF_LOCK => {
+                if int & !3 != 0 {
+                    return Err(EINVAL);
+                }
+                self.locked.store(int as u32, Ordering::Relaxed);
             }
             // (Packet sockets have filters; here, what is joined in memory has no packets to
             // filter.)
@@ -292,6 +348,39 @@ impl Common {
             SO_DETACH_FILTER => return Err(abi::errno::ENOENT),
             _ => return Err(ENOPROTOOPT),
         }
+        Ok(())
+    }
+
+    /// What sockets of some kinds do not have.
+    fn check(&self, name: i32, on: bool) -> Result<()> {
+        let is_unix = self.family == AF_UNIX;
+        let is_tcp = self.kind == SOCK_STREAM && is_inet(self.family);
+        let has = match name {
+            SO_REUSEPORT => !on || is_inet(self.family),
+            SO_PASSCRED | SO_PASSSEC => is_unix || self.family == AF_NETLINK,
+            SO_PASSPIDFD => is_unix,
+            SO_ZEROCOPY => is_tcp || self.kind == SOCK_DGRAM && is_inet(self.family),
+            SO_TXREHASH => is_tcp,
+            SO_PEEK_OFF => is_unix || is_inet(self.family) && self.kind != SOCK_RAW,
+            _ => true,
+        };
+        has.then_some(()).ok_or(EOPNOTSUPP)
+    }
+
+    /// `SO_TXTIME`: a clock, and flags. No device here sends later.
+    fn set_txtime(&self, v: &[u8], cred: &Credentials) -> Result<()> {
+        const CLOCK_MONOTONIC: u32 = 1;
+        const FLAGS: u32 = 3;
+        let v: [u8; 8] = v.try_into().map_err(|_| EINVAL)?;
+        let v = u64::from_le_bytes(v);
+        if (v >> 32) as u32 & !FLAGS != 0 {
+            return Err(EINVAL);
+        }
+        if v as u32 != CLOCK_MONOTONIC && !cred.has_in(&self.ns.user, Caps::NET_ADMIN) {
+            return Err(EPERM);
+        }
+        self.txtime.store(v, Ordering::Relaxed);
+        self.set_flag(SO_TXTIME, true);
         Ok(())
     }
 
@@ -312,9 +401,6 @@ impl Common {
         if self.device() != 0 && !cred.has_in(&self.ns.user, Caps::NET_RAW) {
             return Err(EPERM);
         }
-        if index != 0 && !self.ns.has_device(index) {
-            return Err(ENODEV);
-        }
         self.device.store(index, Ordering::Relaxed);
         Ok(())
     }
@@ -329,16 +415,35 @@ impl Common {
         self.mark.load(Ordering::Relaxed)
     }
 
+    /// Who is at the other end of a UNIX connection.
+    pub fn set_peer(&self, cred: &Arc<Credentials>) {
+        let _ = self.peer.set(cred.clone());
+    }
+    pub fn peer(&self) -> Option<&Arc<Credentials>> {
+        self.peer.get()
+    }
+
+    /// `SO_PRIORITY`.
+    pub fn priority(&self) -> i32 {
+        self.priority.load(Ordering::Relaxed)
+    }
+
     /// Whether it takes what comes by a device.
     pub fn takes_from(&self, device: i32) -> bool {
         let only = self.device();
         only == 0 || only == device
     }
 
+    /// Whether its packets may have any mark and priority (`sk_set_prio_allowed`).
+    pub fn may_mark(&self, cred: &Credentials) -> bool {
+        let may = |cap| cred.has_in(&self.ns.user, cap);
+        may(Caps::NET_RAW) || may(Caps::NET_ADMIN)
+    }
+
     /// What packets are marked with: `SO_PRIORITY`, `SO_MARK`.
     fn set_routing(&self, name: i32, int: i32, cred: &Credentials) -> Result<()> {
         let is_free = name == SO_PRIORITY && (0..=6).contains(&int);
-        if !is_free && !cred.has_in(&self.ns.user, Caps::NET_ADMIN) {
+        if !is_free && !self.may_mark(cred) {
             return Err(EPERM);
         }
         let mark = match name {
@@ -349,16 +454,34 @@ impl Common {
         Ok(())
     }
 
-    /// `SO_LINGER`: a `struct linger`.
+    /// `SO_LINGER`: a `struct linger`. A negative time is a long one.
     fn set_linger(&self, v: &[u8]) -> Result<()> {
         if v.len() < 8 {
             return Err(EINVAL);
         }
-        let secs = i32::from_le_bytes([v[4], v[5], v[6], v[7]]);
         let on = int_of(v)? != 0;
-        let secs = if on { secs.max(0) } else { -1 };
-        self.linger.store(secs, Ordering::Relaxed);
+        if on {
+            let secs = match int_of(&v[4..])? {
+                0.. => int_of(&v[4..])?,
+                // The longest that Linux waits, as it tells it with 250 ticks a second.
+                _ => (i64::MAX / 250) as i32,
+            };
+            self.linger.store(secs as u32, Ordering::Relaxed);
+        }
+        self.set_flag(SO_LINGER, on);
         Ok(())
+    }
+
+    /// How long its close waits for what is not acknowledged. No time at all: a reset.
+    pub fn lingers(&self) -> Option<Duration> {
+        let secs = self.linger.load(Ordering::Relaxed);
+        self.flag(SO_LINGER)
+            .then(|| Duration::from_secs(secs.into()))
+    }
+
+    /// Whether its close is a reset.
+    pub fn closes_by_reset(&self) -> bool {
+        self.lingers() == Some(Duration::ZERO)
     }
 
     /// Linux doubles what it is asked for, to account for its own overhead.
@@ -375,11 +498,26 @@ impl Common {
     /// `getsockopt(2)` at SOL_SOCKET; `None` for the protocol's own.
     pub fn get(&self, name: i32) -> Option<Result<Vec<u8>>> {
         let int = |v: i32| Some(Ok(v.to_le_bytes().to_vec()));
+        if !matches!(name, SO_REUSEPORT | SO_ZEROCOPY)
+            && let Err(e) = self.check(name, true)
+        {
+            return Some(Err(e));
+        }
         match name {
+            SO_BSDCOMPAT => int(0),
+            // No filter is there; packet sockets have their own.
+            SO_ATTACH_FILTER => Some(Ok(Vec::new())),
+            SO_TXTIME => Some(Ok(self
+                .txtime
+                .load(Ordering::Relaxed)
+                .to_le_bytes()
+                .to_vec())),
+            SO_BUSY_POLL_BUDGET => Some(Err(ENOPROTOOPT)),
             SO_DEBUG | SO_REUSEADDR | SO_REUSEPORT | SO_DONTROUTE | SO_BROADCAST | SO_KEEPALIVE
             | SO_OOBINLINE | SO_NO_CHECK | SO_PASSSEC | SO_RXQ_OVFL | SO_LOCK_FILTER
-            | SO_SELECT_ERR_QUEUE | SO_TIMESTAMP | SO_TIMESTAMPNS | SO_PASSCRED | SO_PASSPIDFD
-            | SO_ZEROCOPY => int(i32::from(self.flag(name))),
+            | SO_SELECT_ERR_QUEUE | SO_PASSCRED | SO_PASSPIDFD | SO_ZEROCOPY | SO_RCVMARK
+            | SO_RCVPRIORITY | SO_WIFI_STATUS | SO_NOFCS => int(i32::from(self.flag(name))),
+            _ if Stamps::has(name) => Some(Ok(self.stamps.get(name))),
             SO_TYPE => int(self.kind as i32),
             SO_DOMAIN => int(i32::from(self.family)),
             SO_PROTOCOL => int(self.protocol),
@@ -389,9 +527,8 @@ impl Common {
             SO_PRIORITY => int(self.priority.load(Ordering::Relaxed)),
             SO_MARK => int(self.mark.load(Ordering::Relaxed)),
             SO_LINGER => {
-                let l = self.linger.load(Ordering::Relaxed);
-                let mut v = i32::from(l >= 0).to_le_bytes().to_vec();
-                v.extend_from_slice(&l.max(0).to_le_bytes());
+                let mut v = i32::from(self.flag(name)).to_le_bytes().to_vec();
+                v.extend_from_slice(&self.linger.load(Ordering::Relaxed).to_le_bytes());
                 Some(Ok(v))
             }
             SO_RCVLOWAT => int(self.rcvlowat.load(Ordering::Relaxed)),
@@ -410,22 +547,71 @@ impl Common {
                 ))
             }
             SO_BINDTOIFINDEX => int(self.device()),
-            SO_BUSY_POLL | SO_MAX_PACING_RATE | SO_INCOMING_CPU => {
-                let o = self.others.lock();
-                let default = if name == SO_BUSY_POLL { 0 } else { -1 };
-                int(o
-                    .iter()
-                    .find(|(n, _)| *n == name)
-                    .map_or(default, |(_, v)| *v))
+            SO_MAX_PACING_RATE => {
+                let rate = self.pacing.load(Ordering::Relaxed);
+                Some(Ok(rate.to_le_bytes().to_vec()))
             }
+            _ if kept::has(name) => {
+                let o = self.others.lock();
+                let set = o.iter().find(|(n, _)| *n == name);
+                int(set.map_or(kept::default(name), |(_, v)| *v))
+            }
+            SO_BUF_LOCK => int(self.locked.load(Ordering::Relaxed) as i32),
+            SO_RESERVE_MEM | SO_INCOMING_NAPI_ID => int(0),
             SO_BPF_EXTENSIONS => int(BPF_EXTENSIONS),
             SO_COOKIE => Some(Ok(self.ino.to_le_bytes().to_vec())),
             SO_NETNS_COOKIE => Some(Ok(1u64.to_le_bytes().to_vec())),
             SO_PEERCRED if self.family != crate::sys::AF_UNIX => Some(Ok(Ucred::NOBODY.encode())),
             SO_PEERSEC => Some(Err(ENOPROTOOPT)),
-            SO_PEERGROUPS => Some(Err(abi::errno::ENODATA)),
-            SO_ACCEPTCONN | SO_PEERCRED | SO_PEERNAME => None,
+            SO_PEERGROUPS => Some(match self.peer() {
+                Some(c) => Ok(c.groups.iter().flat_map(|g| g.to_le_bytes()).collect()),
+                None => Err(abi::errno::ENODATA),
+            }),
+            // The descriptor is the system-call layer's to make.
+            SO_PEERPIDFD if self.family != crate::sys::AF_UNIX => Some(Ok(Ucred::NOBODY.encode())),
+            SO_ACCEPTCONN | SO_PEERCRED | SO_PEERPIDFD | SO_PEERNAME => None,
             _ => Some(Err(ENOPROTOOPT)),
+        }
+    }
+}
+
+/// Options that are checked, kept and told: what they would change, our devices do not have.
+mod kept {
+    use super::*;
+
+    pub fn has(name: i32) -> bool {
+        matches!(
+            name,
+            SO_BUSY_POLL
+                | SO_INCOMING_CPU
+                | SO_PREFER_BUSY_POLL
+                | SO_BUSY_POLL_BUDGET
+                | SO_TXREHASH
+        )
+    }
+
+    pub fn default(name: i32) -> i32 {
+        match name {
+            SO_INCOMING_CPU => -1,
+            SO_BUSY_POLL_BUDGET => BUDGET,
+            SO_TXREHASH => 1,
+            _ => 0,
+        }
+    }
+
+    /// How many packets a busy poll takes.
+    const BUDGET: i32 = 8;
+
+    pub fn check(name: i32, n: i32, is_admin: impl Fn() -> bool) -> Result<i32> {
+        match name {
+            SO_BUSY_POLL if n < 0 => Err(EINVAL),
+            SO_PREFER_BUSY_POLL if n != 0 && !is_admin() => Err(EPERM),
+            SO_PREFER_BUSY_POLL => Ok(i32::from(n != 0)),
+            SO_BUSY_POLL_BUDGET if n > BUDGET && !is_admin() => Err(EPERM),
+            SO_BUSY_POLL_BUDGET if !(0..=0xffff).contains(&n) => Err(EINVAL),
+            SO_TXREHASH if !(-1..=1).contains(&n) => Err(EINVAL),
+            SO_TXREHASH => Ok(if n == -1 { 1 } else { n }),
+            _ => Ok(n),
         }
     }
 }

@@ -2,11 +2,12 @@
 
 use crate::control::{Control, Ucred};
 use crate::inflight::InFlight;
+use crate::lingering::Lingering;
 use crate::ns::NetNamespace;
 use crate::options::Common;
 use crate::sys::{SHUT_RD, SHUT_RDWR, SHUT_WR};
 use abi::Result;
-use abi::errno::{EINVAL, ENODEV, ENOPROTOOPT, EOPNOTSUPP};
+use abi::errno::{EINVAL, ENODEV, ENOPROTOOPT, ENOTTY, EOPNOTSUPP};
 use clas::Mappable;
 use std::any::Any;
 use std::sync::Arc;
@@ -79,8 +80,10 @@ pub struct Received {
     /// The sender's address; empty where there is none to tell.
     pub addr: Vec<u8>,
     pub control: Control,
-    /// `msg_flags`: MSG_TRUNC, MSG_EOR (MSG_CTRUNC is the encoder's).
+    /// `msg_flags`: MSG_TRUNC, MSG_EOR, MSG_OOB (MSG_CTRUNC is the encoder's).
     pub flags: u32,
+    /// A call that wants more ends all the same: the urgent mark follows.
+    pub ends: bool,
 }
 
 impl Received {
@@ -160,9 +163,21 @@ pub trait Protocol: Any + Send + Sync {
     }
     /// SIOCINQ.
     fn unread(&self) -> Result<usize>;
+    /// How many messages found no room.
+    fn lost(&self) -> u32 {
+        0
+    }
+    /// SIOCATMARK: whether what is read next is where the urgent byte lies, or lay.
+    fn is_at_mark(&self) -> Result<bool> {
+        Err(ENOTTY)
+    }
     /// SIOCOUTQ.
     fn unsent(&self) -> usize {
         0
+    }
+    /// What the close of it waits for, as SO_LINGER asks.
+    fn lingering(&self) -> Option<Lingering> {
+        None
     }
     /// The open file's last reference went.
     fn close(&self);

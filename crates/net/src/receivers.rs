@@ -22,6 +22,11 @@ pub(crate) struct Arrival {
     pub device: i32,
     pub tos: u8,
     pub ttl: u8,
+    /// The port where it was sent; 0 where there are none.
+    pub port: u16,
+    /// SO_MARK and SO_PRIORITY of who sent it on this host.
+    pub mark: u32,
+    pub priority: i32,
 }
 
 impl Arrival {
@@ -32,6 +37,9 @@ impl Arrival {
             device: LO_INDEX,
             tos,
             ttl: 64,
+            port: 0,
+            mark: 0,
+            priority: 0,
         }
     }
 
@@ -42,6 +50,9 @@ impl Arrival {
             device,
             tos: marks.tos,
             ttl: marks.ttl,
+            port: 0,
+            mark: marks.mark,
+            priority: 0,
         }
     }
 
@@ -52,7 +63,15 @@ impl Arrival {
             device: info.device as i32,
             tos: info.tos,
             ttl: info.ttl,
+            port: 0,
+            mark: 0,
+            priority: 0,
         }
+    }
+
+    /// The same, at a port.
+    pub fn at(self, port: u16) -> Arrival {
+        Arrival { port, ..self }
     }
 }
 

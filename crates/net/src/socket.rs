@@ -2,8 +2,9 @@
 
 use crate::control::Control;
 use crate::inflight::{self, InFlight};
+use crate::lingering::Lingering;
 use crate::ns::NetNamespace;
-use crate::options::Common;
+use crate::options::{Common, SO_MEMINFO};
 use crate::protocol::{Block, Caller, Parts, PathNames, Protocol, Received, Shutdown};
 use crate::sys::*;
 use abi::Result;
@@ -227,7 +228,8 @@ impl Socket {
     /// A caller's whole receive: MSG_WAITALL and SO_RCVLOWAT make a stream wait for more than the
     /// first bytes.
     pub fn receive_all(&self, io: &Io<'_>, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
-        if flags & MSG_ERRQUEUE != 0 {
+        // These never wait.
+        if flags & (MSG_ERRQUEUE | MSG_OOB) != 0 {
             return self.receive(dst, flags);
         }
         let room = dst.remaining();
@@ -242,7 +244,7 @@ impl Socket {
         let r = io.wait(Events::READABLE, self.receive_timeout(), || {
             loop {
                 let r = self.receive(dst, flags)?;
-                let (n, files) = (r.n, !r.control.files.is_empty());
+                let (n, ends) = (r.n, r.ends || !r.control.files.is_empty());
                 let all = match &mut got {
                     None => {
                         got = Some(r);
@@ -251,11 +253,12 @@ impl Socket {
                     Some(g) => {
                         g.n += n;
                         g.control.files.extend(r.control.files);
+                        g.control.other = r.control.other;
                         g.n
                     }
                 };
                 // Descriptors end a read, so that it is clear which bytes they came with.
-                if n == 0 || files || all >= target || dst.remaining() == 0 {
+                if n == 0 || ends || all >= target || dst.remaining() == 0 {
                     return Ok(());
                 }
             }
@@ -302,6 +305,9 @@ impl Socket {
             if name == SO_PEERNAME {
                 return self.protocol.peer_name();
             }
+            if name == SO_MEMINFO {
+                return Ok(self.memory_info());
+            }
             if let Some(r) = self.protocol.socket_option(name) {
                 return r;
             }
@@ -311,10 +317,27 @@ impl Socket {
         }
         self.protocol.get_option(level, name)
     }
+    /// SO_MEMINFO: what waits, what may, and what was lost (`SK_MEMINFO_VARS`).
+    fn memory_info(&self) -> Vec<u8> {
+        let load = |n: &std::sync::atomic::AtomicU32| n.load(Ordering::Relaxed);
+        let small = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let unread = small(self.protocol.unread().unwrap_or(0));
+        let unsent = small(self.protocol.unsent());
+        let (send, receive) = (load(&self.common.sndbuf), load(&self.common.rcvbuf));
+        let lost = self.protocol.lost();
+        let all = [unread, receive, unsent, send, 0, unsent, 0, 0, lost];
+        all.iter().flat_map(|n| n.to_le_bytes()).collect()
+    }
     /// The same for an option that is asked for with a value; `None` for all others.
     #[must_use]
     pub fn option_of(&self, level: i32, name: i32, v: &[u8]) -> Option<Result<Vec<u8>>> {
         self.protocol.option_of(level, name, v)
+    }
+    /// What its close waits for, if SO_LINGER says so: to be asked before.
+    #[must_use]
+    pub fn lingering(&self) -> Option<Lingering> {
+        self.common.lingers()?;
+        self.protocol.lingering()
     }
     #[must_use]
     pub fn namespace(&self) -> &Arc<NetNamespace> {

@@ -3,11 +3,17 @@
 //!
 //! Its first bytes may be offered beside the reader's program ([`wait::offer`]). So the state is
 //! reached by [`Half::lock`] alone, which ends the offer first. While there is one, little is in
-//! the ring: what is taken of it does not change whether the writer may write.
+//! the ring: what is taken of it does not change whether the writer may write. Urgent bytes are in
+//! [`urgent`].
+
+mod urgent;
+
+pub use urgent::{AllButLast, Urgency};
+use urgent::{Aside, Mark, Meets, Urgent};
 
 use crate::control::Ucred;
 use crate::inflight::InFlight;
-use crate::options::{Common, SO_PASSCRED};
+use crate::options::{Common, SO_PASSCRED, SO_PASSPIDFD};
 use abi::Result;
 use abi::errno::{EAGAIN, ENOBUFS, ENOMEM, EPIPE, Errno};
 use ipc::ring::ByteRing;
@@ -53,6 +59,11 @@ struct State {
     reader_closed: bool,
     /// The writer was told that nobody reads (a reset came back).
     writer_dead: bool,
+    /// TCP's urgent mark.
+    mark: Option<Mark>,
+    /// UNIX: the number of the urgent piece, and the one to come.
+    urgent: Option<u64>,
+    asides: u64,
     offer: Option<Offer>,
     /// What the last read took, and how many bytes the next offer may bring.
     last: usize,
@@ -74,6 +85,13 @@ struct Offer {
     slot: u32,
     number: u32,
     len: usize,
+}
+
+impl Seg {
+    /// Whether more of a writer belongs to it.
+    fn goes_on(&self, cred: Ucred) -> bool {
+        self.files.is_none() && self.aside.is_none() && self.cred == cred
+    }
 }
 
 impl State {
@@ -121,6 +139,8 @@ struct Seg {
     len: usize,
     cred: Ucred,
     files: Option<InFlight>,
+    /// A byte that is not in the ring; `len` is 0 then.
+    aside: Option<Aside>,
 }
 
 /// What a side of the direction looks like now.
@@ -132,6 +152,7 @@ pub struct View {
     pub reader_closed: bool,
     pub writer_dead: bool,
     pub writable: bool,
+    pub urgent: Urgent,
 }
 
 /// What a read on a UNIX stream gives.
@@ -166,6 +187,16 @@ pub enum Take {
     Peek,
 }
 
+impl Take {
+    /// As the flags of a receive say.
+    pub fn by(flags: u32) -> Take {
+        match flags & crate::sys::MSG_PEEK {
+            0 => Take::Out,
+            _ => Take::Peek,
+        }
+    }
+}
+
 impl Half {
     pub fn new(writer: &Arc<Common>, reader: &Arc<Common>, holder: u64) -> Arc<Half> {
         Arc::new(Half {
@@ -176,6 +207,9 @@ impl Half {
                 reader_shut: false,
                 reader_closed: false,
                 writer_dead: false,
+                mark: None,
+                urgent: None,
+                asides: 0,
                 offer: None,
                 last: 0,
                 ahead: FIRST,
@@ -256,9 +290,13 @@ impl Half {
             || s.reader_shut
             || s.reader_closed
             || s.ring.is_stuck()
-            || s.segs.iter().any(|g| g.files.is_some())
+            || s.segs
+                .iter()
+                .any(|g| g.files.is_some() || g.aside.is_some())
+            || s.mark.is_some()
             || self.reader.rcvlowat() > 1
             || self.reader.flag(SO_PASSCRED)
+            || self.reader.flag(SO_PASSPIDFD)
             || self.reader.has_error()
         {
             return None;
@@ -299,6 +337,19 @@ impl Half {
         !s.ring.is_stuck() && Self::taken(s) <= self.full()
     }
 
+    /// Whether its last bytes would not be acknowledged yet, and the end after them: the reader's
+    /// buffer has no room for them. (Half of it is for what Linux keeps beside the bytes.)
+    fn is_ahead(&self, s: &State) -> bool {
+        let buffer = self.reader.rcvbuf.load(Ordering::Relaxed) as usize;
+        s.end == End::Fin && s.ring.len() > buffer / 2 && !s.reader_closed
+    }
+
+    /// As above, of a direction that is over; the writer's queue is told of the change.
+    pub fn awaits_its_reader(&self) -> bool {
+        let s = self.lock();
+        self.is_ahead(&s)
+    }
+
     /// With more in it nobody may write: a third is free before a writer wakes, for a worthwhile
     /// piece.
     fn full(&self) -> usize {
@@ -319,12 +370,13 @@ impl Half {
 
     fn view_of(&self, s: &State) -> View {
         View {
-            len: s.ring.len(),
+            len: s.ring.len() + s.beside(),
             end: s.end,
             reader_shut: s.reader_shut,
             reader_closed: s.reader_closed,
             writer_dead: s.writer_dead,
             writable: self.writable(s),
+            urgent: s.urgent(self.inline()),
         }
     }
 
@@ -334,6 +386,7 @@ impl Half {
         &self,
         src: &mut dyn Source,
         gone: Gone,
+        urgency: Urgency,
         mut tag: Option<(Ucred, &mut Option<InFlight>)>,
     ) -> Result<usize> {
         let n = {
@@ -359,33 +412,38 @@ impl Half {
                 return Err(EAGAIN);
             }
             let n = s.ring.push_from(src, free).map_err(no_room)?;
+            if urgency == Urgency::Last && n > 0 {
+                s.mark_last(self.inline());
+            }
             if let (Some((cred, files)), true) = (&mut tag, n > 0) {
                 let files = files.take();
                 match s.segs.back_mut() {
-                    Some(b) if files.is_none() && b.files.is_none() && b.cred == *cred => {
-                        b.len += n
-                    }
+                    Some(b) if files.is_none() && b.goes_on(*cred) => b.len += n,
                     _ => s.segs.push_back(Seg {
                         len: n,
                         cred: *cred,
                         files,
+                        aside: None,
                     }),
                 }
             }
             n
         };
-        self.reader.notify(Events::READABLE);
+        self.reader.notify(match urgency {
+            Urgency::Plain => Events::READABLE,
+            Urgency::Last => Events::READABLE | Events::PRI,
+        });
         Ok(n)
     }
 
     /// Takes bytes out and wakes the writer when enough room appeared.
     fn taking<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
         let mut s = self.lock();
-        let was = self.writable(&s);
+        let was = (self.writable(&s), self.is_ahead(&s));
         let r = f(&mut s);
-        let is = self.writable(&s);
+        let is = (self.writable(&s), self.is_ahead(&s));
         drop(s);
-        if !was && is {
+        if (!was.0 && is.0) || (was.1 && !is.1) {
             self.writer.notify(Events::WRITABLE);
         }
         r
@@ -407,20 +465,26 @@ impl Half {
     /// Reads bytes (TCP). `skip` passes over bytes of a peek.
     pub fn read(&self, dst: &mut dyn Sink, take: Take) -> Result<usize> {
         self.taking(|s| {
-            if s.ring.is_empty() {
-                return if dst.remaining() == 0 {
-                    Ok(0)
-                } else {
-                    self.empty(s)
-                };
+            let (past, most) = s.until_mark(self.inline());
+            if dst.remaining() == 0 {
+                return Ok(0);
+            }
+            if take == Take::Out && past > 0 {
+                s.ring.consume(past);
+                s.took(past);
+            }
+            let past = if take == Take::Peek { past } else { 0 };
+            if s.ring.len() <= past {
+                return self.empty(s);
             }
             match take {
                 Take::Out => {
-                    let n = s.ring.pop_into(dst, usize::MAX)?;
+                    let n = s.ring.pop_into(dst, most)?;
+                    s.took(n);
                     s.was_read(n);
                     Ok(n)
                 }
-                Take::Peek => s.ring.peek_into(dst, 0, usize::MAX),
+                Take::Peek => s.ring.peek_into(dst, past, most),
             }
         })
     }
@@ -428,11 +492,15 @@ impl Half {
     /// Throws up to `n` bytes away (TCP's MSG_TRUNC).
     pub fn discard(&self, n: usize) -> Result<usize> {
         self.taking(|s| {
+            let (past, most) = s.until_mark(self.inline());
+            s.ring.consume(past);
+            s.took(past);
             if s.ring.is_empty() {
                 return self.empty(s);
             }
-            let n = n.min(s.ring.len());
+            let n = n.min(s.ring.len()).min(most);
             s.ring.consume(n);
+            s.took(n);
             Ok(n)
         })
     }
@@ -441,9 +509,11 @@ impl Half {
     /// asks who wrote, before bytes of another writer.
     pub fn read_unix(&self, dst: &mut dyn Sink, take: Take, of: Writers) -> Result<Got> {
         let mut arrived = None;
+        // Files that came with an urgent byte that nobody reads are dropped when the state is free.
+        let mut passed = Vec::new();
         let got = self.taking(|s| {
             let mut got = Got::default();
-            if s.ring.is_empty() {
+            if s.segs.is_empty() {
                 if dst.remaining() > 0 {
                     self.empty(s)?;
                 }
@@ -458,17 +528,41 @@ impl Half {
                 if dst.remaining() == 0 && got.n > 0 {
                     break;
                 }
+                let aside = seg.aside.take();
+                let meets = aside
+                    .as_ref()
+                    .map(|a| s.meet(a, got.n, take, self.inline()));
+                let Some(seg) = s.segs.get_mut(i) else { break };
+                seg.aside = aside;
+                match meets {
+                    Some(Meets::End) => break,
+                    Some(Meets::Pass) if take == Take::Peek => {
+                        i += 1;
+                        continue;
+                    }
+                    Some(Meets::Pass) => {
+                        passed.extend(s.segs.pop_front());
+                        continue;
+                    }
+                    _ => {}
+                }
                 let from = if take == Take::Peek { at } else { 0 };
-                let n = match s.ring.peek_into(dst, from, seg.len) {
+                let whole = seg.aside.as_ref().map_or(seg.len, |_| 1);
+                let n = match meets {
+                    Some(Meets::Byte(b)) if dst.remaining() > 0 => dst.put(&[b]),
+                    Some(_) => Ok(0),
+                    None => s.ring.peek_into(dst, from, seg.len),
+                };
+                let n = match n {
                     Ok(n) => n,
                     Err(_) if got.n > 0 => break,
                     Err(e) => return Err(e),
                 };
                 got.cred = Some(seg.cred);
                 got.n += n;
-                at += n;
-                let mut stop = n < seg.len;
+                let mut stop = n < whole;
                 if take == Take::Peek {
+                    at += seg.len.min(n);
                     if let Some(f) = &seg.files {
                         got.files = f.peek();
                         stop = true;
@@ -479,9 +573,11 @@ impl Half {
                         arrived = seg.files.take();
                         stop |= arrived.is_some();
                     }
-                    s.ring.consume(n);
-                    seg.len -= n;
-                    if seg.len == 0 {
+                    if meets.is_none() {
+                        s.ring.consume(n);
+                        seg.len -= n;
+                    }
+                    if n == whole {
                         s.segs.pop_front();
                     }
                 }
@@ -492,8 +588,13 @@ impl Half {
             if take == Take::Out {
                 s.was_read(got.n);
             }
+            if got.cred.is_none() && dst.remaining() > 0 {
+                // There was nothing but what a read passes over.
+                self.empty(s)?;
+            }
             Ok(got)
         });
+        drop(passed);
         let mut got = got?;
         if let Some(f) = arrived {
             got.files = f.take();
@@ -529,7 +630,7 @@ impl Half {
         {
             let mut s = self.lock();
             s.reader_closed = true;
-            unread = !s.ring.is_empty();
+            unread = !s.ring.is_empty() || s.beside() > 0;
             s.ring.release();
             segs = std::mem::take(&mut s.segs);
         }

@@ -1,11 +1,16 @@
 //! UDP: between sockets of one namespace, and with others by the way out.
 
+mod cork;
+
+use cork::Cork;
+
 use crate::addr::{Endpoint, family_of, parse_inet};
 use crate::bindings::{Binding, Rule};
 use crate::control::Control;
 use crate::datagrams::{Course, DatagramSocket, Peer, Route, Wishes};
-use crate::inet::*;
+use crate::inet::{self, *};
 use crate::interface::{LO_INDEX, stays};
+use crate::loopback::udp_frame;
 use crate::msgqueue::take_all;
 use crate::ns::NetNamespace;
 use crate::options::{Common, SO_ACCEPTCONN};
@@ -26,6 +31,7 @@ use parking_lot::Mutex;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use vfs::file::BufSource;
 use vfs::{Credentials, Sink, Source};
 use wait::Events;
 
@@ -45,6 +51,7 @@ pub struct Udp {
     common: Arc<Common>,
     rx: Arc<UdpRx>,
     state: Mutex<State>,
+    cork: Cork,
     shut_write: AtomicBool,
 }
 
@@ -80,7 +87,7 @@ pub(crate) fn arrived(
     data: &[u8],
     info: &Info,
 ) -> bool {
-    let came = Arrival::outside(to.ip, info);
+    let came = Arrival::outside(to.ip, info).at(to.port);
     if info.cast != Cast::Unicast {
         to_all(ns, from, to, data, came);
         return true;
@@ -124,7 +131,7 @@ impl UdpReceiver for UdpRx {
     fn takes(&self, from: Endpoint, to: Endpoint, device: i32) -> Option<u32> {
         let only = u32::from(self.socket.device() != 0);
         let ends = *self.ends.lock();
-        if ends.local.is_some_and(|ip| ip != to.ip) || !self.socket.admits(to.ip, device) {
+        if ends.local.is_some_and(|ip| ip != to.ip) || !self.socket.admits(from.ip, to.ip, device) {
             return None;
         }
         match ends.peer {
@@ -190,6 +197,7 @@ pub fn new(ns: &Arc<NetNamespace>, family: u16) -> Parts {
         common: common.clone(),
         rx,
         state: Mutex::new(State::default()),
+        cork: Cork::default(),
         shut_write: AtomicBool::new(false),
     });
     Parts::new(common, udp)
@@ -248,7 +256,7 @@ impl Udp {
         let _ = out.send(&rx, Datagrams::Udp, to, data);
     }
 
-    fn deliver(&self, from: Endpoint, to: Endpoint, data: Vec<u8>, tos: u8, peer: Peer) {
+    fn deliver(&self, from: Endpoint, to: Endpoint, data: Vec<u8>, came: Arrival, peer: Peer) {
         // A wildcard's socket is for this host's addresses, not for others' that leave.
         if let Some(out) = self.common.ns.leaves(to.ip) {
             return self.send_out(out, to, &data);
@@ -266,11 +274,11 @@ impl Udp {
                 let rx: Arc<dyn Inside> = self.rx.clone();
                 return stack.ask_docker(names, &rx, &data);
             }
-            self.common.ns.loop_udp(from, to, tos, &data);
+            self.common.ns.loop_udp(from, to, came.tos, &data);
             return self.refused(from, to, &data, peer);
         };
-        self.common.ns.loop_udp(from, to, tos, &data);
-        rx.put(data.into(), from, Arrival::inside(to.ip, tos));
+        self.common.ns.loop_udp(from, to, came.tos, &data);
+        rx.put(data.into(), from, came);
     }
 
     /// Nobody is at a port of this host: as if its "port unreachable" had come back.
@@ -318,7 +326,7 @@ impl Udp {
                 let ns = &self.common.ns;
                 let member = !ip.is_multicast() || ns.groups.has(*device, ip);
                 let pieces = data.chunks(cut.map_or(data.len().max(1), usize::from));
-                let came = Arrival::looped(ip, *device, marks);
+                let came = Arrival::looped(ip, *device, marks).at(route.to.port);
                 if out.is_none() {
                     ns.loop_udp(from, route.to, marks.tos, data);
                 }
@@ -352,6 +360,141 @@ impl Udp {
         }
         let sent = stack.send_udp(path, from, route.to, data, cut, marks);
         socket.sent(route.to, self.rx.peer(), sent)
+    }
+}
+
+/// What a send asks for, beside the bytes.
+#[derive(Clone, Copy)]
+struct Message {
+    to: Endpoint,
+    wishes: Wishes,
+    flags: u32,
+}
+
+impl Udp {
+    /// Where a send goes, and what it asks for.
+    fn message(
+        &self,
+        who: &Caller<'_>,
+        dest: Option<&[u8]>,
+        control: &Control,
+        flags: u32,
+    ) -> Result<Message> {
+        let wishes = Wishes::read(control, &self.common, who.cred)?;
+        let (to, wishes) = match dest {
+            Some(d) => {
+                let to = self.parse(d)?;
+                if to.port == 0 {
+                    return Err(EINVAL);
+                }
+                (to, wishes.with_scope(d))
+            }
+            None => (self.rx.peer().ok_or(EDESTADDRREQ)?, wishes),
+        };
+        Ok(Message { to, wishes, flags })
+    }
+
+    /// A send while there is a cork, by the socket's option or by MSG_MORE: the bytes of several
+    /// become one datagram, which goes where the first said (`udp_sendmsg`, `do_append_data`).
+    fn send_corked(
+        &self,
+        who: &Caller<'_>,
+        src: &mut dyn Source,
+        dest: Option<&[u8]>,
+        control: &Control,
+        flags: u32,
+    ) -> Result<usize> {
+        let len = src.remaining();
+        if len > LONGEST_V4 {
+            return Err(EMSGSIZE);
+        }
+        let begins = !self.cork.is_used();
+        if begins {
+            let m = self.message(who, dest, control, flags)?;
+            let local = self.ensure_bound(&mut self.state.lock(), who.cred.euid)?;
+            self.rx.socket.route(Some(local.ip), m.to, &m.wishes)?;
+            self.cork.begin(m);
+        }
+        let data = take_all(src).inspect_err(|_| drop(self.cork.take()))?;
+        let corks = flags & MSG_MORE != 0 || self.options().on(SOL_UDP, UDP_CORK);
+        self.cork.add(&self.common, &data)?;
+        if !corks {
+            self.uncork(who.cred.euid)?;
+        }
+        Ok(len)
+    }
+
+    /// Sends what is held back.
+    fn uncork(&self, uid: u32) -> Result<()> {
+        match self.cork.take() {
+            Some((m, data)) => self.transmit(uid, &m, &mut BufSource::new(&data)).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Sends a datagram, or as many as UDP_SEGMENT makes of it.
+    fn transmit(&self, uid: u32, m: &Message, src: &mut dyn Source) -> Result<usize> {
+        let (to, wishes, len) = (m.to, &m.wishes, src.remaining());
+        if to.ip.is_ipv4() && len > LONGEST_V4 {
+            return Err(EMSGSIZE);
+        }
+        let peer = self.rx.peer();
+        let local = self.ensure_bound(&mut self.state.lock(), uid)?;
+        let route = self.rx.socket.route(Some(local.ip), to, wishes)?;
+        let (remote, mut source) = (route.to, route.source);
+        if let Some(ip) = wishes.source {
+            let own = self.common.ns.is_local(ip) && self.common.ns.reaches(ip);
+            if !own || ip.is_ipv4() != remote.ip.is_ipv4() {
+                return Err(EINVAL);
+            }
+            source = ip;
+        }
+        let from = Endpoint {
+            ip: source,
+            port: local.port,
+        };
+        let segment = wishes.segment;
+        let segment = segment.unwrap_or(self.options().value(SOL_UDP, UDP_SEGMENT) as usize);
+        if segment > 0 && len > segment && len.div_ceil(segment) > MAX_SEGMENTS {
+            return Err(EINVAL);
+        }
+        let parts = if segment > 0 { segment } else { len.max(1) };
+        let marks = wishes.marks(&self.rx.socket, remote.ip);
+        let headers = if remote.ip.is_ipv4() { 28 } else { 48 };
+        let path = route.course.path();
+        let socket = &self.rx.socket;
+        socket.take_error_before(path, &marks, len + headers)?;
+        if len > max_payload(remote.ip) {
+            let mtu = path.map_or(LOOPBACK_MTU, |p| p.mtu);
+            socket.sent(remote, peer, Err(SendError::TooBig(mtu)))?;
+        }
+        let data = take_all(src)?;
+        let device = path.map_or(LO_INDEX, |p| p.index as i32);
+        let stamps = socket.stamps(wishes);
+        stamps.queued();
+        if matches!(route.course, Course::Here) {
+            let peer = match peer {
+                Some(p) if p == remote => Peer::Connected,
+                _ => Peer::Any,
+            };
+            let priority = wishes.priority.unwrap_or(self.common.priority());
+            let came = Arrival {
+                priority,
+                ..Arrival::looped(remote.ip, LO_INDEX, &marks).at(remote.port)
+            };
+            let empty = data.is_empty().then_some(&[][..]);
+            for part in data.chunks(parts).chain(empty) {
+                self.deliver(from, remote, part.to_vec(), came, peer);
+            }
+        } else {
+            let cut = (len > parts).then_some(parts as u16);
+            self.send_by_device(&route, from, &data, cut, (&marks, m.flags))?;
+        }
+        let came = Arrival::looped(remote.ip, device, &marks).at(remote.port);
+        stamps.sent(source, came, || {
+            udp_frame((from, remote), marks.tos, &data).into()
+        });
+        Ok(len)
     }
 }
 
@@ -422,77 +565,19 @@ impl Protocol for Udp {
         control: Control,
         flags: u32,
     ) -> Result<usize> {
-        if flags & MSG_OOB != 0 {
+        // (Linux looks for it with IPv4 only.)
+        if flags & MSG_OOB != 0 && self.common.family == AF_INET {
             return Err(EOPNOTSUPP);
         }
-        let len = src.remaining();
         if self.shut_write.load(Ordering::Relaxed) {
             return Err(EPIPE);
         }
-        let peer = self.rx.peer();
-        let mut wishes = Wishes::read(&control)?;
-        let to = match dest {
-            Some(d) => {
-                let to = self.parse(d)?;
-                if to.port == 0 {
-                    return Err(EINVAL);
-                }
-                wishes = wishes.with_scope(d);
-                to
-            }
-            None => peer.ok_or(EDESTADDRREQ)?,
-        };
-        if to.ip.is_ipv4() && len > LONGEST_V4 {
-            return Err(EMSGSIZE);
+        let corks = flags & MSG_MORE != 0 || self.options().on(SOL_UDP, UDP_CORK);
+        if self.cork.is_used() || corks {
+            return self.send_corked(who, src, dest, &control, flags);
         }
-        let local = self.ensure_bound(&mut self.state.lock(), who.cred.euid)?;
-        let route = self.rx.socket.route(Some(local.ip), to, &wishes)?;
-        let (remote, mut source) = (route.to, route.source);
-        if let Some(ip) = wishes.source {
-            let own = self.common.ns.is_local(ip) && self.common.ns.reaches(ip);
-            if !own || ip.is_ipv4() != remote.ip.is_ipv4() {
-                return Err(EINVAL);
-            }
-            source = ip;
-        }
-        let from = Endpoint {
-            ip: source,
-            port: local.port,
-        };
-        let segment = wishes.segment;
-        let segment = segment.unwrap_or(self.options().value(SOL_UDP, UDP_SEGMENT) as usize);
-        if segment > 0 && len > segment && len.div_ceil(segment) > MAX_SEGMENTS {
-            return Err(EINVAL);
-        }
-        let parts = if segment > 0 { segment } else { len.max(1) };
-        let marks = wishes.marks(&self.rx.socket, remote.ip);
-        let headers = if remote.ip.is_ipv4() { 28 } else { 48 };
-        let path = route.course.path();
-        let socket = &self.rx.socket;
-        socket.take_error_before(path, &marks, len + headers)?;
-        if len > max_payload(remote.ip) {
-            let mtu = path.map_or(LOOPBACK_MTU, |p| p.mtu);
-            socket.sent(remote, peer, Err(SendError::TooBig(mtu)))?;
-        }
-        if !matches!(route.course, Course::Here) {
-            let data = take_all(src)?;
-            let cut = (len > parts).then_some(parts as u16);
-            self.send_by_device(&route, from, &data, cut, (&marks, flags))?;
-            return Ok(len);
-        }
-        let data = take_all(src)?;
-        let peer = match peer {
-            Some(p) if p == remote => Peer::Connected,
-            _ => Peer::Any,
-        };
-        if data.is_empty() {
-            self.deliver(from, remote, data, marks.tos, peer);
-        } else {
-            for part in data.chunks(parts) {
-                self.deliver(from, remote, part.to_vec(), marks.tos, peer);
-            }
-        }
-        Ok(len)
+        let m = self.message(who, dest, &control, flags)?;
+        self.transmit(who.cred.euid, &m, src)
     }
 
     fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
@@ -531,13 +616,28 @@ impl Protocol for Udp {
             (SOL_IPV6, _) if self.common.family == AF_INET => Err(ENOPROTOOPT),
             (SOL_IPV6, IPV6_V6ONLY) if self.state.lock().binding.is_some() => Err(EINVAL),
             (SOL_TCP, _) => Err(ENOPROTOOPT),
-            _ => self.rx.socket.set_option(cred, level, name, v),
+            (SOL_UDP, _) if v.len() < 4 => Err(EINVAL),
+            // No protocol is taken out of datagrams here.
+            (SOL_UDP, UDP_ENCAP) if v[..4] == [0; 4] => Ok(()),
+            _ => {
+                self.rx.socket.set_option(cred, level, name, v)?;
+                if (level, name) == (SOL_UDP, UDP_CORK) && !self.options().on(level, name) {
+                    // What becomes of it nobody is told.
+                    let _ = self.uncork(cred.euid);
+                }
+                Ok(())
+            }
         }
     }
     fn get_option(&self, level: i32, name: i32) -> Result<Vec<u8>> {
         match (level, name) {
             (SOL_SOCKET, SO_ACCEPTCONN) => Ok(vec![0; 4]),
-            (SOL_TCP, _) => Err(ENOPROTOOPT),
+            (SOL_TCP, _) => Err(inet::foreign(self.common.family)),
+            (SOL_UDP, UDP_ENCAP) => Ok(vec![0; 4]),
+            (SOL_IP, IP_PROTOCOL) => {
+                let port = self.state.lock().local.map_or(0, |l| l.port);
+                Ok(i32::from(port).to_le_bytes().to_vec())
+            }
             (SOL_IPV6, _) if self.common.family == AF_INET => Err(EOPNOTSUPP),
             (SOL_IP, IP_MTU) | (SOL_IPV6, IPV6_MTU) => {
                 let local = self.state.lock().local.map(|l| l.ip);
@@ -551,7 +651,12 @@ impl Protocol for Udp {
         Ok(self.rx.socket.queue.first_len())
     }
 
+    fn lost(&self) -> u32 {
+        self.rx.socket.queue.lost()
+    }
+
     fn close(&self) {
+        self.cork.take();
         if let Some(out) = &self.common.ns.way_out {
             out.close(self.rx.number());
         }

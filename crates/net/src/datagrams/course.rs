@@ -7,14 +7,16 @@ use crate::control::Control;
 use crate::inet::*;
 use crate::interface::LO_INDEX;
 use crate::ns::NetNamespace;
-use crate::options::SO_BROADCAST;
+use crate::options::{Common, SO_BROADCAST, SO_MARK, SO_PRIORITY, SO_TXTIME};
 use crate::stack::Stack;
+use crate::stamps::{SO_TIMESTAMPING, SO_TIMESTAMPING_NEW, TX_RECORD};
 use crate::sys::*;
 use abi::Result;
-use abi::errno::{EACCES, EINVAL, ENETUNREACH, ENODEV};
+use abi::errno::{EACCES, EINVAL, ENETUNREACH, ENODEV, EPERM};
 use netstack::ip::{Marks, Path};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
+use vfs::Credentials;
 
 /// What a send asks for beside its destination.
 #[derive(Clone, Copy, Default, Debug)]
@@ -26,6 +28,11 @@ pub(crate) struct Wishes {
     pub segment: Option<usize>,
     ttl: Option<u8>,
     tos: Option<u8>,
+    mark: Option<u32>,
+    /// SO_PRIORITY.
+    pub priority: Option<i32>,
+    /// Of SO_TIMESTAMPING, which times of it are told.
+    pub stamps: Option<u32>,
 }
 
 /// What was found for a destination.
@@ -70,11 +77,15 @@ impl Course {
 }
 
 impl Wishes {
-    /// What a send's control data asks for (`ip_cmsg_send`, `ip6_datagram_send_ctl`).
-    pub fn read(control: &Control) -> Result<Wishes> {
+    /// What a send's control data asks for (`ip_cmsg_send`, `ip6_datagram_send_ctl`,
+    /// `__sock_cmsg_send`).
+    pub fn read(control: &Control, common: &Common, cred: &Credentials) -> Result<Wishes> {
         let mut w = Wishes::default();
         for (level, name, v) in &control.other {
             match (*level, *name) {
+                // No device here sends later (SCM_TXTIME).
+                (SOL_SOCKET, SO_TXTIME) if v.len() == 8 && common.flag(SO_TXTIME) => {}
+                (SOL_SOCKET, _) => w.read_common(*name, v, || common.may_mark(cred))?,
                 (SOL_IP, IP_PKTINFO) if v.len() >= 12 => {
                     w.device = index(v)?;
                     let ip = Ipv4Addr::new(v[4], v[5], v[6], v[7]);
@@ -112,6 +123,21 @@ impl Wishes {
         Ok(w)
     }
 
+    /// Of those that are for all sockets.
+    fn read_common(&mut self, name: i32, v: &[u8], may_mark: impl Fn() -> bool) -> Result<()> {
+        let v: [u8; 4] = v.try_into().map_err(|_| EINVAL)?;
+        let n = u32::from_le_bytes(v);
+        match name {
+            SO_MARK if !may_mark() => return Err(EPERM),
+            SO_MARK => self.mark = Some(n),
+            SO_PRIORITY if n > 6 && !may_mark() => return Err(EPERM),
+            SO_PRIORITY => self.priority = Some(n as i32),
+            SO_TIMESTAMPING | SO_TIMESTAMPING_NEW if n & !TX_RECORD == 0 => self.stamps = Some(n),
+            _ => return Err(EINVAL),
+        }
+        Ok(())
+    }
+
     /// The same, with the device that a link-local destination names (`sin6_scope_id`).
     #[must_use]
     pub fn with_scope(mut self, addr: &[u8]) -> Wishes {
@@ -136,6 +162,7 @@ impl Wishes {
         let mut m = crate::stack::marks(&socket.common, &socket.options, to);
         m.ttl = self.ttl.unwrap_or(m.ttl);
         m.tos = self.tos.unwrap_or(m.tos);
+        m.mark = self.mark.unwrap_or(m.mark);
         m
     }
 }

@@ -5,11 +5,13 @@
 
 use super::queue::control_for;
 use crate::addr::Endpoint;
+use crate::control::Control;
 use crate::inet::{IP_RECVERR, IPV6_RECVERR, InetOptions};
 use crate::msgqueue::put_all;
 use crate::options::Common;
 use crate::protocol::Received;
 use crate::receivers::Arrival;
+use crate::stamps::Told;
 use crate::sys::*;
 use abi::errno::EAGAIN;
 use abi::{Errno, Result};
@@ -28,8 +30,16 @@ use wait::Events;
 const LOCAL: u8 = 1;
 const ICMP: u8 = 2;
 const ICMP6: u8 = 3;
+const TIMESTAMPING: u8 = 4;
 /// What a report costs beyond its bytes.
 const OVERHEAD: usize = 768;
+
+/// `SCM_TSTAMP_*`: what happened to what was sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Step {
+    Sent = 0,
+    Queued = 1,
+}
 
 /// `struct sock_extended_err`, the addresses beside it, and what was sent.
 #[derive(Clone, Debug)]
@@ -39,6 +49,7 @@ pub(crate) struct Report {
     kind: u8,
     code: u8,
     info: u32,
+    data: u32,
     /// Where it was sent.
     to: Endpoint,
     /// Who tells of it; nobody, where this host refused it.
@@ -63,6 +74,7 @@ impl Report {
             kind: e.icmp_type,
             code: e.code,
             info: e.info,
+            data: 0,
             to,
             offender: Some(offender),
             payload: Bytes::copy_from_slice(payload),
@@ -79,12 +91,40 @@ impl Report {
             kind: 0,
             code: 0,
             info: mtu,
+            data: 0,
             to,
             offender: None,
             payload: Bytes::new(),
             came: Arrival::inside(to.ip, 0),
             time: hostcall::time::clock_nanos(0),
         }
+    }
+
+    /// What was sent, when it went; `number` is its own. `from`: where a program is told so.
+    pub fn sent(
+        step: Step,
+        number: u32,
+        (from, came): (Option<IpAddr>, Arrival),
+        frame: &Bytes,
+    ) -> Report {
+        Report {
+            errno: abi::errno::ENOMSG,
+            origin: TIMESTAMPING,
+            kind: 0,
+            code: 0,
+            info: step as u32,
+            data: number,
+            to: Endpoint::new(came.to, 0),
+            offender: from,
+            payload: frame.clone(),
+            came,
+            time: hostcall::time::clock_nanos(0),
+        }
+    }
+
+    /// The same, at another time.
+    pub fn at(self, time: i64) -> Report {
+        Report { time, ..self }
     }
 
     fn size(&self) -> usize {
@@ -96,7 +136,7 @@ impl Report {
         let mut v = self.errno.raw().to_le_bytes().to_vec();
         v.extend_from_slice(&[self.origin, self.kind, self.code, 0]);
         v.extend_from_slice(&self.info.to_le_bytes());
-        v.extend_from_slice(&[0; 4]);
+        v.extend_from_slice(&self.data.to_le_bytes());
         let len = if family == AF_INET { 16 } else { 28 };
         match self.offender {
             Some(ip) => {
@@ -176,7 +216,7 @@ impl ErrorQueue {
 
     /// The first one. SO_ERROR becomes that of the next ICMP message (`sock_dequeue_err_skb`).
     fn take(&self) -> Result<Report> {
-        let is_icmp = |r: &Report| r.origin != LOCAL;
+        let is_icmp = |r: &Report| matches!(r.origin, ICMP | ICMP6);
         let mut q = self.state.lock();
         let r = q.reports.pop_front().ok_or(EAGAIN)?;
         let left = q.bytes - r.size();
@@ -199,17 +239,22 @@ impl ErrorQueue {
         let r = self.take()?;
         let family = self.common.family;
         let n = put_all(dst, &r.payload)?;
-        let mut control = match r.offender {
-            Some(_) => control_for(&self.common, options, r.came, r.time),
-            None => Default::default(),
-        };
+        let mut control = Control::default();
+        self.common.stamps.tell(r.time, Told::Error, &mut control);
+        if r.offender.is_some() {
+            control_for(&self.common, options, r.came, &mut control);
+        }
         control.other.push(r.encode(family));
         let cut = if n < r.payload.len() { MSG_TRUNC } else { 0 };
         Ok(Received {
             n,
-            addr: r.to.encode_from(family, r.came.device),
+            addr: match r.origin {
+                TIMESTAMPING => Vec::new(),
+                _ => r.to.encode_from(family, r.came.device),
+            },
             control,
             flags: MSG_ERRQUEUE | cut,
+            ..Received::default()
         })
     }
 }

@@ -10,6 +10,7 @@
 //!
 //! [`DeviceGroups`]: crate::groups::DeviceGroups
 
+use super::sources::{Change, Filter, Mode, Then};
 use crate::interface::LO_INDEX;
 use crate::ns::NetNamespace;
 use abi::Result;
@@ -41,11 +42,11 @@ impl Which {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
 struct Member {
     group: IpAddr,
     device: i32,
     address: Ipv4Addr,
+    filter: Filter,
 }
 
 /// The groups of a socket.
@@ -53,7 +54,7 @@ struct Member {
 pub(crate) struct Memberships(Mutex<Vec<Member>>);
 
 impl Memberships {
-    pub fn join(&self, ns: &NetNamespace, group: IpAddr, which: Which) -> Result<()> {
+    pub fn join(&self, ns: &NetNamespace, group: IpAddr, which: Which, mode: Mode) -> Result<()> {
         if !group.is_multicast() {
             return Err(EINVAL);
         }
@@ -80,7 +81,47 @@ impl Memberships {
             group,
             device,
             address: which.address,
+            filter: Filter::empty(mode),
         });
+        Ok(())
+    }
+
+    /// Changes one source of a group; a source that is chosen joins (`do_mcast_group_source`).
+    pub fn change_source(
+        &self,
+        ns: &NetNamespace,
+        (group, which): (IpAddr, Which),
+        what: Change,
+        source: IpAddr,
+    ) -> Result<()> {
+        if what == Change::Join {
+            match self.join(ns, group, which, Mode::Include) {
+                Ok(()) | Err(EADDRINUSE) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        let then = {
+            let mut all = self.0.lock();
+            let m = find(&mut all, ns, group, which)?;
+            m.filter.change(what, source)?
+        };
+        match then {
+            Then::Stays => Ok(()),
+            Then::Leaves => self.leave(ns, group, which),
+        }
+    }
+
+    /// Sets the whole filter of a group; none of its sources chosen is leaving it.
+    pub fn set_filter(
+        &self,
+        ns: &NetNamespace,
+        (group, which): (IpAddr, Which),
+        new: Filter,
+    ) -> Result<()> {
+        if new == Filter::empty(Mode::Include) {
+            return self.leave(ns, group, which);
+        }
+        find(&mut self.0.lock(), ns, group, which)?.filter = new;
         Ok(())
     }
 
@@ -117,14 +158,39 @@ impl Memberships {
         }
     }
 
-    /// Whether it takes what came by a device for a group. `others`: also of groups that only other
-    /// sockets are in (IP_MULTICAST_ALL).
-    pub fn take(&self, group: IpAddr, device: i32, others: impl FnOnce() -> bool) -> bool {
+    /// Whether it takes what came by a device from `source` for a group. `others`: also of groups
+    /// that only other sockets are in (IP_MULTICAST_ALL).
+    pub fn take(
+        &self,
+        source: IpAddr,
+        (group, device): (IpAddr, i32),
+        others: impl FnOnce() -> bool,
+    ) -> bool {
         let all = self.0.lock();
         // IPv6 does not look at the device (`inet6_mc_check`).
-        let mine = |m: &Member| m.group == group && (group.is_ipv6() || m.device == device);
-        all.iter().any(mine) || others()
+        let mine = |m: &&Member| m.group == group && (group.is_ipv6() || m.device == device);
+        match all.iter().find(mine) {
+            Some(m) => m.filter.takes(source),
+            None => others(),
+        }
     }
+}
+
+/// The membership that is meant. `EINVAL` where there is none.
+fn find<'a>(
+    all: &'a mut [Member],
+    ns: &NetNamespace,
+    group: IpAddr,
+    which: Which,
+) -> Result<&'a mut Member> {
+    if !group.is_multicast() {
+        return Err(EINVAL);
+    }
+    let device = find_device(ns, group, which).ok_or(ENODEV)?;
+    let found = all
+        .iter_mut()
+        .find(|m| m.group == group && m.device == device);
+    found.ok_or(EINVAL)
 }
 
 /// The device that is meant (`ip_mc_find_dev`, `ipv6_sock_mc_join`).

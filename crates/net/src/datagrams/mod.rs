@@ -5,15 +5,19 @@
 //! socket    the shared part of such a socket: its options and what they mean
 //! course    where a datagram goes
 //! groups    multicast groups of sockets
+//! sources   whose datagrams to a group a socket takes
 //! errors    the error queue (IP_RECVERR)
 //! queue     the receive queue
+//! sent      when what was sent went (SO_TIMESTAMPING)
 //! ```
 
 mod course;
 mod errors;
 mod groups;
 mod queue;
+mod sent;
 mod socket;
+mod sources;
 
 pub(crate) use course::{Course, Route, Wishes};
 pub(crate) use socket::{DatagramSocket, Peer};

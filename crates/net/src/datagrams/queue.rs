@@ -8,9 +8,10 @@ use crate::addr::Endpoint;
 use crate::control::Control;
 use crate::inet::*;
 use crate::msgqueue::put_all;
-use crate::options::{Common, SO_TIMESTAMP, SO_TIMESTAMPNS};
+use crate::options::{Common, SO_MARK, SO_PRIORITY, SO_RCVMARK, SO_RCVPRIORITY, SO_RXQ_OVFL};
 use crate::protocol::Received;
 use crate::receivers::Arrival;
+use crate::stamps::Told;
 use crate::sys::*;
 use abi::Result;
 use abi::errno::EAGAIN;
@@ -40,6 +41,8 @@ struct State {
     /// The same, as the owner's.
     memory: Option<Charge>,
     shut: bool,
+    /// How many found no room.
+    lost: u32,
 }
 
 /// One that came.
@@ -50,6 +53,8 @@ pub(crate) struct Datagram {
     pub came: Arrival,
     /// CLOCK_REALTIME, in nanoseconds.
     time: i64,
+    /// How many were lost until then.
+    lost: u32,
 }
 
 impl DatagramQueue {
@@ -66,7 +71,11 @@ impl DatagramQueue {
             let mut q = self.state.lock();
             let limit = self.common.rcvbuf.load(Ordering::Relaxed) as usize;
             let size = data.len() + OVERHEAD;
-            if q.shut || q.bytes + size > limit.max(size) {
+            if q.shut {
+                return;
+            }
+            if q.bytes + size > limit.max(size) {
+                q.lost = q.lost.wrapping_add(1);
                 return;
             }
             if q.memory.is_none() {
@@ -79,11 +88,13 @@ impl DatagramQueue {
                 return;
             }
             q.bytes += size;
+            let lost = q.lost;
             q.msgs.push_back(Datagram {
                 data,
                 from,
                 came,
                 time: hostcall::time::clock_nanos(0),
+                lost,
             });
         }
         self.common.notify(Events::READABLE);
@@ -124,9 +135,34 @@ impl DatagramQueue {
         Ok(Received {
             n: if flags & MSG_TRUNC != 0 { len } else { n },
             addr: m.from.encode_from(self.common.family, m.came.device),
-            control: control_for(&self.common, options, m.came, m.time),
+            control: self.control(options, &m),
             flags: if n < len { MSG_TRUNC } else { 0 },
+            ..Received::default()
         })
+    }
+
+    /// What is told with one.
+    fn control(&self, options: &InetOptions, m: &Datagram) -> Control {
+        let common = &self.common;
+        let mut c = Control::default();
+        common.stamps.tell(m.time, Told::Datagram, &mut c);
+        let mut put = |asked, name, v: u32| {
+            if common.flag(asked) {
+                c.other.push((SOL_SOCKET, name, v.to_le_bytes().to_vec()));
+            }
+        };
+        if m.lost > 0 {
+            put(SO_RXQ_OVFL, SO_RXQ_OVFL, m.lost);
+        }
+        put(SO_RCVMARK, SO_MARK, m.came.mark);
+        put(SO_RCVPRIORITY, SO_PRIORITY, m.came.priority as u32);
+        control_for(common, options, m.came, &mut c);
+        c
+    }
+
+    /// How many found no room.
+    pub fn lost(&self) -> u32 {
+        self.state.lock().lost
     }
 
     pub fn shut(&self) {
@@ -155,24 +191,7 @@ impl DatagramQueue {
 }
 
 /// The control messages that its socket asked for.
-pub(super) fn control_for(
-    common: &Common,
-    options: &InetOptions,
-    came: Arrival,
-    at: i64,
-) -> Control {
-    let mut c = Control::default();
-    let time = |unit: i64| {
-        let mut v = (at / 1_000_000_000).to_le_bytes().to_vec();
-        v.extend_from_slice(&(at % 1_000_000_000 / unit).to_le_bytes());
-        v
-    };
-    if common.flag(SO_TIMESTAMP) {
-        c.other.push((SOL_SOCKET, SO_TIMESTAMP, time(1000)));
-    }
-    if common.flag(SO_TIMESTAMPNS) {
-        c.other.push((SOL_SOCKET, SO_TIMESTAMPNS, time(1)));
-    }
+pub(super) fn control_for(common: &Common, options: &InetOptions, came: Arrival, c: &mut Control) {
     let index = came.device.to_le_bytes();
     let ttl = i32::from(came.ttl).to_le_bytes().to_vec();
     if let IpAddr::V4(to) = came.to {
@@ -187,6 +206,11 @@ pub(super) fn control_for(
         }
         if options.on(SOL_IP, IP_RECVTOS) {
             c.other.push((SOL_IP, IP_TOS, vec![came.tos]));
+        }
+        if options.on(SOL_IP, IP_RECVORIGDSTADDR) {
+            let to = Endpoint::new(came.to, came.port);
+            c.other
+                .push((SOL_IP, IP_RECVORIGDSTADDR, to.encode(AF_INET)));
         }
     }
     if common.family == AF_INET6 {
@@ -218,6 +242,10 @@ pub(super) fn control_for(
             let class = i32::from(came.tos).to_le_bytes().to_vec();
             c.other.push((SOL_IPV6, IPV6_TCLASS, class));
         }
+        if options.on(SOL_IPV6, IPV6_RECVORIGDSTADDR) {
+            let to = Endpoint::new(came.to, came.port);
+            let v = to.encode_from(AF_INET6, came.device);
+            c.other.push((SOL_IPV6, IPV6_RECVORIGDSTADDR, v));
+        }
     }
-    c
 }

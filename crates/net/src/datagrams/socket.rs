@@ -3,6 +3,7 @@
 use super::errors::{ErrorQueue, Report};
 use super::groups::{Memberships, Which};
 use super::queue::DatagramQueue;
+use super::sources::{self, Change, Mode};
 use crate::addr::Endpoint;
 use crate::inet::*;
 use crate::options::{Common, int_of};
@@ -67,8 +68,8 @@ impl DatagramSocket {
         self.common.device()
     }
 
-    /// Whether it takes what comes by a device to `to`.
-    pub fn admits(&self, to: IpAddr, device: i32) -> bool {
+    /// Whether it takes what comes by a device from `from` to `to`.
+    pub fn admits(&self, from: IpAddr, to: IpAddr, device: i32) -> bool {
         if !matches!(self.device(), 0) && self.device() != device {
             return false;
         }
@@ -79,7 +80,7 @@ impl DatagramSocket {
         !to.is_multicast()
             || self
                 .groups
-                .take(to, device, || self.options.on(level, name))
+                .take(from, (to, device), || self.options.on(level, name))
     }
 
     /// Whether its own multicasts come back to members of this host.
@@ -242,6 +243,13 @@ impl DatagramSocket {
                 let (group, which) = group_req(v, family)?;
                 self.change(name == MCAST_JOIN_GROUP, group, which)
             }
+            (SOL_IP, IP_UNBLOCK_SOURCE..=IP_MSFILTER) => self.set_sources(level, name, v),
+            (
+                SOL_IP | SOL_IPV6,
+                MCAST_BLOCK_SOURCE
+                | MCAST_UNBLOCK_SOURCE
+                | MCAST_JOIN_SOURCE_GROUP..=MCAST_MSFILTER,
+            ) => self.set_sources(level, name, v),
             // Only the device of it lasts.
             (SOL_IPV6, IPV6_PKTINFO) => {
                 let device = match v {
@@ -300,10 +308,34 @@ impl DatagramSocket {
         }
     }
 
+    /// What concerns sources of a group.
+    fn set_sources(&self, level: i32, name: i32, v: &[u8]) -> Result<()> {
+        let (ns, groups) = (&self.common.ns, &self.groups);
+        let family = if level == SOL_IP { AF_INET } else { AF_INET6 };
+        let what = match name {
+            IP_UNBLOCK_SOURCE | MCAST_UNBLOCK_SOURCE => Change::Unblock,
+            IP_BLOCK_SOURCE | MCAST_BLOCK_SOURCE => Change::Block,
+            IP_ADD_SOURCE_MEMBERSHIP | MCAST_JOIN_SOURCE_GROUP => Change::Join,
+            IP_DROP_SOURCE_MEMBERSHIP | MCAST_LEAVE_SOURCE_GROUP => Change::Leave,
+            _ => {
+                let (group, which, filter) = match name {
+                    IP_MSFILTER => sources::msfilter(v)?,
+                    _ => sources::group_filter(v, family)?,
+                };
+                return groups.set_filter(ns, (group, which), filter);
+            }
+        };
+        let (group, which, source) = match name {
+            IP_UNBLOCK_SOURCE..=IP_DROP_SOURCE_MEMBERSHIP => sources::mreq_source(v)?,
+            _ => sources::group_source_req(v, family)?,
+        };
+        groups.change_source(ns, (group, which), what, source)
+    }
+
     fn change(&self, joins: bool, group: IpAddr, which: Which) -> Result<()> {
         let ns = &self.common.ns;
         if joins {
-            self.groups.join(ns, group, which)
+            self.groups.join(ns, group, which, Mode::Exclude)
         } else {
             self.groups.leave(ns, group, which)
         }

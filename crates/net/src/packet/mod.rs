@@ -27,8 +27,9 @@ use crate::control::Control;
 use crate::interface::NO_HEADER;
 use crate::msgqueue::put_all;
 use crate::ns::NetNamespace;
-use crate::options::{Common, SO_TIMESTAMP, SO_TIMESTAMPNS};
+use crate::options::Common;
 use crate::protocol::{Block, Caller, Parts, Protocol, Received, Shutdown};
+use crate::stamps::Told;
 use crate::sys::*;
 use abi::Result;
 use abi::errno::{EINVAL, ENETDOWN, ENODEV, EOPNOTSUPP, EPERM, ESOCKTNOSUPPORT};
@@ -146,18 +147,9 @@ impl Protocol for PacketSocket {
         let w = self.rx.first(flags & MSG_PEEK != 0)?;
         let n = put_all(dst, &w.data)?;
         let mut control = Control::default();
-        let stamp = |unit: i64| {
-            let mut v = (w.time / 1_000_000_000).to_le_bytes().to_vec();
-            v.extend_from_slice(&(w.time % 1_000_000_000 / unit).to_le_bytes());
-            v
-        };
-        if self.common.flag(SO_TIMESTAMP) {
-            let v = stamp(1000);
-            control.other.push((SOL_SOCKET, SO_TIMESTAMP, v));
-        }
-        if self.common.flag(SO_TIMESTAMPNS) {
-            control.other.push((SOL_SOCKET, SO_TIMESTAMPNS, stamp(1)));
-        }
+        self.common
+            .stamps
+            .tell(w.time, Told::Datagram, &mut control);
         if self.settings.lock().auxdata {
             let mut v = w.status.to_le_bytes().to_vec();
             v.extend_from_slice(&(w.len as u32).to_le_bytes());
@@ -176,6 +168,7 @@ impl Protocol for PacketSocket {
             addr: w.from.to_vec(),
             control,
             flags: if n < w.data.len() { MSG_TRUNC } else { 0 },
+            ..Received::default()
         })
     }
 

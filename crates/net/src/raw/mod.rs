@@ -368,7 +368,7 @@ impl Protocol for Raw {
 
     fn send(
         &self,
-        _: &Caller<'_>,
+        who: &Caller<'_>,
         src: &mut dyn Source,
         dest: Option<&[u8]>,
         control: Control,
@@ -381,7 +381,7 @@ impl Protocol for Raw {
         if n > MOST {
             return Err(EMSGSIZE);
         }
-        let mut wishes = Wishes::read(&control)?;
+        let mut wishes = Wishes::read(&control, &self.common, who.cred)?;
         let to = match dest {
             Some(d) => {
                 wishes = wishes.with_scope(d);
@@ -432,6 +432,8 @@ impl Protocol for Raw {
 
     fn set_option(&self, cred: &Credentials, level: i32, name: i32, v: &[u8]) -> Result<()> {
         match (level, name) {
+            (SOL_IP, _) if self.common.family == AF_INET6 => Err(ENOPROTOOPT),
+            (SOL_IPV6, _) if self.common.family == AF_INET => Err(ENOPROTOOPT),
             (SOL_RAW, ICMP_FILTER) if self.rx.kind == Kind::Raw(ICMP_V4) => {
                 let word = v.first_chunk().ok_or(EINVAL)?;
                 self.rx.filter.lock()[0] = u32::from_ne_bytes(*word);
@@ -470,6 +472,8 @@ impl Protocol for Raw {
         let int = |n: i32| Ok(n.to_le_bytes().to_vec());
         match (level, name) {
             (SOL_SOCKET, SO_ACCEPTCONN) => int(0),
+            (SOL_IP, _) if self.common.family == AF_INET6 => Err(ENOPROTOOPT),
+            (SOL_TCP | SOL_UDP, _) => Err(crate::inet::foreign(self.common.family)),
             (SOL_RAW, ICMP_FILTER) if self.rx.kind == Kind::Raw(ICMP_V4) => {
                 Ok(self.rx.filter.lock()[0].to_ne_bytes().to_vec())
             }
@@ -483,7 +487,7 @@ impl Protocol for Raw {
             (SOL_IP, IP_HDRINCL) if self.rx.kind != Kind::Ping => {
                 int(self.rx.header_included.load(Ordering::Relaxed).into())
             }
-            (SOL_SOCKET | SOL_TCP | SOL_UDP | SOL_RAW | SOL_ICMPV6, _) => Err(ENOPROTOOPT),
+            (SOL_SOCKET | SOL_RAW | SOL_ICMPV6, _) => Err(ENOPROTOOPT),
             (SOL_IP, IP_MTU) | (SOL_IPV6, IPV6_MTU) => {
                 let e = *self.rx.ends.lock();
                 let peer = e.peer.map(|ip| Endpoint { ip, port: 0 });

@@ -27,7 +27,7 @@ impl RawReceiver for RawRx {
             && self.kind == Kind::Raw(p.protocol)
             && e.local.is_none_or(|a| a == p.to)
             && e.peer.is_none_or(|a| a == p.from)
-            && self.socket.admits(p.to, device)
+            && self.socket.admits(p.from, p.to, device)
             && !filtered()
     }
 

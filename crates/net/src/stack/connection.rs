@@ -28,7 +28,7 @@ use crate::clock::now;
 use crate::inet::{self, InetOptions};
 use crate::interface::stays;
 use crate::ns::NetNamespace;
-use crate::options::{Common, SO_KEEPALIVE};
+use crate::options::{Common, SO_KEEPALIVE, SO_OOBINLINE};
 use crate::protocol::{Received, Shutdown};
 use crate::stack::options::TCP_CORK;
 use crate::sys::*;
@@ -42,7 +42,7 @@ use bytes::Bytes;
 use netstack::ip::{Cast, ErrorKind, IcmpError, Marks, Pair, Path, Severity};
 use netstack::tcp::{
     Changes, Connection, Emitted, Failure, Header, Output, Segment, Seq, State as Phase, Take,
-    Unreachable, secret,
+    Unreachable, UrgentByte, secret,
 };
 use netstack::time::Instant;
 use parking_lot::{Mutex, MutexGuard};
@@ -50,7 +50,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use vfs::{Sink, Source};
-use wait::Events;
+use wait::{Events, Steady, block_until};
 
 /// The most bytes that wait in a backlog: what comes beyond it is lost, as on a wire.
 const BACKLOG: usize = 1 << 20;
@@ -90,6 +90,8 @@ struct State {
     told: Changes,
     /// It began by a SYN from outside, and is not established yet.
     listener: Option<Arc<Listener>>,
+    /// TCP_DEFER_ACCEPT: until when it is not given to its listener without a byte.
+    deferred: Option<Instant>,
     /// Its socket is gone.
     orphan: Option<Orphan>,
     /// Of such a one: to be unbound at the end.
@@ -291,6 +293,7 @@ impl Remote {
         };
         let ruled_by = ruled_by.filter(|_| !stays(&path));
         let sizes = super::options::buffers(common);
+        let defers = listener.as_ref().and_then(|l| l.defers());
         Arc::new_cyclic(|me| Remote {
             me: me.clone(),
             stack: stack.clone(),
@@ -309,6 +312,7 @@ impl Remote {
                 more: false,
                 told: Changes::empty(),
                 listener,
+                deferred: defers.map(|time| now() + time),
                 orphan: None,
                 binding: None,
                 ends: None,
@@ -348,6 +352,21 @@ impl Remote {
     /// Whether its socket is gone.
     pub fn is_orphan(&self) -> bool {
         self.state.lock().orphan.is_some()
+    }
+
+    /// Waits until its peer has acknowledged all, where it has no socket and leaves by a device of
+    /// the host.
+    pub fn await_the_last(&self, until: Option<std::time::Instant>) {
+        let left = || {
+            let s = self.state.lock();
+            let leaves = !stays(&s.path) && self.stack.ports.is_taken(s.path.index);
+            leaves && s.orphan.is_some() && awaits_the_last(s.engine.state())
+        };
+        let change = [(&self.common.queue, Events::WRITABLE | Events::HUP)];
+        let _ = block_until(&Steady::default(), &change, until, || match left() {
+            true => Err(EAGAIN),
+            false => Ok(()),
+        });
     }
 
     /// The name of its congestion control.
@@ -459,7 +478,7 @@ impl Remote {
             }
         };
         after.events |= events(changes);
-        if changes.contains(Changes::ESTABLISHED) {
+        if changes.contains(Changes::ESTABLISHED) && s.deferred.is_none() {
             after.established = s.listener.take();
         }
     }
@@ -487,6 +506,7 @@ impl Remote {
     /// Sends what may be sent, and sets the time when it must be looked at again.
     fn settle(&self, s: &mut State, t: Instant, after: &mut After) {
         let (stack, common) = (&self.stack, &self.common);
+        Self::undefer(s, t, after);
         stack.look_after(
             common,
             self.pair,
@@ -518,10 +538,18 @@ impl Remote {
         if s.orphan.is_some() && !s.over && s.engine.state() == Phase::TimeWait {
             self.retire(s);
         }
+        if s.orphan.is_some() && !awaits_the_last(s.engine.state()) {
+            // Who closed it may wait for that.
+            after.events |= Events::HUP;
+        }
         if s.over {
             return;
         }
-        match s.engine.deadline() {
+        let deferred = s
+            .deferred
+            .filter(|_| s.engine.state() != Phase::SynReceived);
+        let next = [s.engine.deadline(), deferred].into_iter().flatten().min();
+        match next {
             Some(d) => self.stack.timers.set(&mut s.place, d, &self.me),
             None => self.stack.timers.forget(&mut s.place),
         }
@@ -538,6 +566,16 @@ impl Remote {
             if let Some(l) = s.listener.take() {
                 l.count_half_open(-1);
             }
+        }
+    }
+
+    /// Gives it to its listener where something came, or its time is over (`tcp_check_req`).
+    fn undefer(s: &mut State, t: Instant, after: &mut After) {
+        let Some(until) = s.deferred else { return };
+        let has_said = s.engine.readable() > 0 || s.engine.has_fin();
+        if has_said || (t >= until && s.engine.state() == Phase::Established) {
+            s.deferred = None;
+            after.established = s.listener.take();
         }
     }
 
@@ -592,6 +630,11 @@ fn is_connected(p: Phase) -> bool {
     !is_connecting(p) && !matches!(p, Phase::TimeWait | Phase::Closed)
 }
 
+/// Whether the end that was said is not acknowledged.
+fn awaits_the_last(p: Phase) -> bool {
+    matches!(p, Phase::FinWait1 | Phase::Closing | Phase::LastAck)
+}
+
 fn may_send(p: Phase) -> bool {
     matches!(p, Phase::Established | Phase::CloseWait)
 }
@@ -604,6 +647,9 @@ fn events(c: Changes) -> Events {
     let mut e = Events::empty();
     if c.contains(Changes::READABLE) {
         e |= Events::READABLE;
+    }
+    if c.contains(Changes::URGENT) {
+        e |= Events::PRI;
     }
     if c.intersects(Changes::WRITABLE | Changes::ESTABLISHED) {
         e |= Events::WRITABLE;
@@ -675,9 +721,6 @@ impl Outside for Remote {
     }
 
     fn send(&self, src: &mut dyn Source, flags: u32) -> Result<usize> {
-        if flags & MSG_OOB != 0 {
-            return Err(EINVAL);
-        }
         self.common.take_error()?;
         self.work(|s, _| {
             self.resize(s);
@@ -709,41 +752,49 @@ impl Outside for Remote {
             }
             match s.engine.write(|piece| src.take(piece))? {
                 0 => Err(EAGAIN),
-                n => Ok(n),
+                n => {
+                    if flags & MSG_OOB != 0 {
+                        s.engine.mark_urgent();
+                    }
+                    Ok(n)
+                }
             }
         })
     }
 
     fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
         if flags & MSG_OOB != 0 {
-            return Err(EINVAL);
+            return self.receive_urgent(dst, flags);
         }
-        let n = self.work(|s, _| {
+        let (n, ends) = self.work(|s, _| {
             self.resize(s);
             if is_connecting(s.engine.state()) {
                 return Err(EAGAIN);
             }
             if dst.remaining() == 0 {
-                return Ok(0);
+                return Ok((0, false));
             }
             if s.engine.readable() == 0 {
-                return self.nothing_to_read(s);
+                return self.nothing_to_read(s).map(|n| (n, false));
             }
             if flags & MSG_TRUNC != 0 && flags & MSG_PEEK == 0 {
-                return Ok(s.engine.discard(dst.remaining()));
+                let n = s.engine.discard(dst.remaining());
+                return Ok((n, is_at_mark(s)));
             }
             let take = if flags & MSG_PEEK != 0 {
                 Take::Peek { skip: 0 }
             } else {
                 Take::Out
             };
-            s.engine.read(take, |piece| match dst.remaining() {
+            let n = s.engine.read(take, |piece| match dst.remaining() {
                 0 => Ok(0),
                 room => dst.put(&piece[..piece.len().min(room)]),
-            })
+            })?;
+            Ok((n, is_at_mark(s)))
         })?;
         Ok(Received {
             n,
+            ends,
             ..Received::default()
         })
     }
@@ -783,8 +834,11 @@ impl Outside for Remote {
         if no_receive && no_send {
             e |= Events::HUP;
         }
-        if s.engine.readable() >= self.common.rcvlowat() {
+        if s.engine.available() >= self.common.rcvlowat() {
             e |= Events::READABLE;
+        }
+        if matches!(s.engine.urgent(), Some(u) if matches!(u.byte, UrgentByte::There(_))) {
+            e |= Events::PRI;
         }
         if no_send || s.engine.is_writable() {
             e |= Events::WRITABLE;
@@ -793,7 +847,13 @@ impl Outside for Remote {
     }
 
     fn unread(&self) -> Result<usize> {
-        Ok(self.state.lock().engine.readable())
+        let s = self.state.lock();
+        let at_mark = is_at_mark(&s) && !s.engine.config().urgent_inline;
+        Ok(if at_mark { 0 } else { s.engine.readable() })
+    }
+
+    fn is_at_mark(&self) -> Result<bool> {
+        Ok(is_at_mark(&self.state.lock()))
     }
 
     fn unsent(&self) -> usize {
@@ -816,7 +876,7 @@ impl Outside for Remote {
                 s.marks.ttl = u8::try_from(value).unwrap_or(64);
             }
             (SOL_IP, inet::IP_TOS) | (SOL_IPV6, inet::IPV6_TCLASS) => s.marks.tos = value as u8,
-            (SOL_TCP, _) | (SOL_SOCKET, SO_KEEPALIVE) => {
+            (SOL_TCP, _) | (SOL_SOCKET, SO_KEEPALIVE | SO_OOBINLINE) => {
                 if (level, name) == (SOL_TCP, TCP_CORK) {
                     s.cork = value != 0;
                 }
@@ -834,6 +894,10 @@ impl Outside for Remote {
 
     fn reset(&self) {
         self.work(|s, _| s.told |= s.engine.abort());
+    }
+
+    fn awaits_the_last(&self) -> bool {
+        awaits_the_last(self.state.lock().engine.state())
     }
 
     fn close(&self, binding: Option<Arc<Binding<Listener>>>) -> Option<Arc<Binding<Listener>>> {
@@ -856,7 +920,44 @@ impl Outside for Remote {
     }
 }
 
+/// Whether the reader stands before the urgent byte, or where it was.
+fn is_at_mark(s: &State) -> bool {
+    s.engine.urgent().is_some_and(|u| u.ahead == 0)
+}
+
 impl Remote {
+    /// MSG_OOB, which never waits (`tcp_recv_urg`).
+    fn receive_urgent(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
+        let take = match flags & MSG_PEEK {
+            0 => Take::Out,
+            _ => Take::Peek { skip: 0 },
+        };
+        let byte = self.work(|s, _| {
+            if s.engine.config().urgent_inline {
+                return Err(EINVAL);
+            }
+            match s.engine.read_urgent(take).ok_or(EINVAL)? {
+                UrgentByte::There(b) => Ok(Some(b)),
+                UrgentByte::Taken => Err(EINVAL),
+                UrgentByte::NotYet if s.engine.has_fin() || s.read_shut => Ok(None),
+                UrgentByte::NotYet => Err(EAGAIN),
+            }
+        })?;
+        let Some(byte) = byte else {
+            return Ok(Received::default());
+        };
+        let n = match dst.remaining() {
+            0 => 0,
+            _ => dst.put(&[byte])?,
+        };
+        let cut = if n == 0 { MSG_TRUNC } else { 0 };
+        Ok(Received {
+            n,
+            flags: MSG_OOB | cut,
+            ..Received::default()
+        })
+    }
+
     /// What a read finds when there are no bytes.
     fn nothing_to_read(&self, s: &State) -> Result<usize> {
         if s.engine.is_at_end() {

@@ -81,8 +81,10 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddrV6};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 use table::Connections;
 use timers::Timers;
+use wait::deadline_after;
 use wait::lead::{Ask, Lead};
 
 /// See the module.
@@ -190,6 +192,20 @@ impl Stack {
         thread("network", Box::new(move || lead.serve()))?;
         let me = self.clone();
         thread("network-timers", Box::new(move || me.serve_timers()))
+    }
+
+    /// Whether there are devices of the host.
+    pub fn serves(&self) -> bool {
+        self.lead.get().is_some()
+    }
+
+    /// See [`NetNamespace::say_last_words`]. Those of devices that programs made have nobody to
+    /// hear them: their peers are programs, too.
+    pub fn say_last_words(&self, most: Duration) {
+        let until = deadline_after(most);
+        for c in self.live() {
+            c.await_the_last(until);
+        }
     }
 
     /// Takes what has come by the host's devices, where nobody else does just now; whether there

@@ -1,7 +1,7 @@
 //! What a socket's options mean for a connection of the stack.
 
 use crate::inet::{self, InetOptions, TCP_CONGESTION};
-use crate::options::{Common, SO_KEEPALIVE, TCP_BUFFERS};
+use crate::options::{Common, SO_KEEPALIVE, SO_OOBINLINE, TCP_BUFFERS};
 use crate::sys::*;
 use netstack::ip::{Marks, Pair, Path, Pmtu};
 use netstack::tcp::{Config, Congestion, KeepAlive};
@@ -74,6 +74,7 @@ pub(super) fn config(
     for (level, name, value) in options.set_values() {
         set(&mut c, level, name, value);
     }
+    c.urgent_inline = common.flag(SO_OOBINLINE);
     if common.flag(SO_KEEPALIVE) {
         let v = |name| options.value(SOL_TCP, name);
         c.keep_alive = Some(KeepAlive {
@@ -99,6 +100,9 @@ const KEEP_ALIVE: KeepAlive = KeepAlive {
 /// One option, with a value that was checked.
 pub(super) fn set(c: &mut Config, level: i32, name: i32, value: i32) {
     let on = value != 0;
+    if (level, name) == (SOL_SOCKET, SO_OOBINLINE) {
+        c.urgent_inline = on;
+    }
     if (level, name) == (SOL_SOCKET, SO_KEEPALIVE) {
         c.keep_alive = on.then(|| c.keep_alive.unwrap_or(KEEP_ALIVE));
     }
@@ -108,7 +112,7 @@ pub(super) fn set(c: &mut Config, level: i32, name: i32, value: i32) {
     match name {
         TCP_NODELAY => c.no_delay = on,
         TCP_CORK => c.cork = on,
-        TCP_MAXSEG => c.mss = c.mss.min(u16::try_from(value).unwrap_or(u16::MAX)),
+        TCP_MAXSEG if value > 0 => c.mss = c.mss.min(u16::try_from(value).unwrap_or(u16::MAX)),
         TCP_SYNCNT => c.syn_retries = value as u8,
         TCP_QUICKACK => c.quick_ack = on,
         TCP_LINGER2 => c.linger2 = (value >= 0).then(|| seconds(value)),

@@ -79,6 +79,7 @@ impl Outside for Stream {
             addr: Vec::new(),
             control: Control::default(),
             flags: got.flags as u32 & MSG_OOB,
+            ends: false,
         })
     }
 
@@ -92,6 +93,11 @@ impl Outside for Stream {
 
     fn unread(&self) -> Result<usize> {
         file::bytes_ready(self.fd().raw()).map(|n| n.max(0) as usize)
+    }
+
+    /// (The host tells it by an ioctl that the Sentry has no use for else.)
+    fn is_at_mark(&self) -> Result<bool> {
+        Ok(false)
     }
 
     fn info(&self) -> Result<Vec<u8>> {

@@ -2,7 +2,9 @@
 
 use super::{State, Tcp};
 use crate::addr::{Endpoint, parse_bind, parse_inet};
-use crate::inet::{IP_FREEBIND, IPV6_FREEBIND, IPV6_V6ONLY, InetOptions};
+use crate::inet::{
+    IP_FREEBIND, IP_TRANSPARENT, IPV6_FREEBIND, IPV6_TRANSPARENT, IPV6_V6ONLY, InetOptions,
+};
 use crate::options::Common;
 use crate::protocol::Caller;
 use crate::sys::*;
@@ -24,7 +26,15 @@ pub fn bindable(
     if common.family == AF_INET6 && at.ip.is_ipv4() && options.on(SOL_IPV6, IPV6_V6ONLY) {
         return Err(EINVAL);
     }
-    let free = options.on(SOL_IP, IP_FREEBIND) || options.on(SOL_IPV6, IPV6_FREEBIND);
+    let free = [
+        (SOL_IP, IP_FREEBIND),
+        (SOL_IP, IP_TRANSPARENT),
+        (SOL_IPV6, IPV6_FREEBIND),
+        (SOL_IPV6, IPV6_TRANSPARENT),
+    ];
+    let free = free
+        .into_iter()
+        .any(|(level, name)| options.on(level, name));
     let group =
         common.kind == SOCK_DGRAM && (at.ip.is_multicast() || common.ns.is_broadcast(at.ip));
     if !at.ip.is_unspecified() && !common.ns.is_local(at.ip) && !free && !group {

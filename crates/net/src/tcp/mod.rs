@@ -5,11 +5,13 @@
 //! in the listener's `syns` until accept makes room. A connection that leads out is an [`Outside`].
 
 mod by_broker;
+mod deferred;
 mod ends;
 mod options;
 mod outside;
 mod shown;
 
+use deferred::{Deferral, Deferred, First};
 use ends::{Between, Ends};
 pub use ends::{bindable, route};
 pub(crate) use outside::{Begin, Dial, Dialer};
@@ -18,13 +20,15 @@ pub use outside::{Outside, accept_from_outside};
 use crate::addr::{Endpoint, any_ip, family_of};
 use crate::bindings::{self, Binding, Rule};
 use crate::control::Control;
-use crate::inet::{IP_BIND_ADDRESS_NO_PORT, InetOptions};
+use crate::inet::{IP_BIND_ADDRESS_NO_PORT, IP_MULTICAST_ALL, InetOptions, TCP_INQ};
 use crate::interface::LO_INDEX;
+use crate::lingering::Lingering;
 use crate::ns::{NetNamespace, Way};
-use crate::options::{Common, SO_ERROR, SO_KEEPALIVE};
+use crate::options::{Common, SO_ERROR, SO_KEEPALIVE, SO_OOBINLINE};
 use crate::protocol::{Block, Caller, Parts, Protocol, Received, Shutdown};
-use crate::stream::{End, Gone, Half, Take};
+use crate::stream::{End, Gone, Half, Take, Urgency};
 use crate::sys::*;
+use crate::work::Ticket;
 use abi::Result;
 use abi::errno::{
     EAGAIN, EALREADY, ECONNABORTED, ECONNREFUSED, ECONNRESET, EINPROGRESS, EINVAL, EISCONN,
@@ -109,6 +113,7 @@ struct Connection {
     announced: bool,
     /// No other has them until it is over.
     ends: Option<Arc<bindings::Ends>>,
+    deferral: Deferral,
 }
 
 impl Connection {
@@ -129,11 +134,15 @@ pub struct Listener {
     half_open: AtomicUsize,
     /// When a cookie was sent last, in milliseconds of the monotonic clock; 0: never.
     cookie_at: AtomicU64,
+    /// For those that wait to be accepted until their first byte.
+    ticket: Ticket,
 }
 
 #[derive(Default)]
 struct AcceptQueue {
     ready: VecDeque<Arc<Tcp>>,
+    /// Those that TCP_DEFER_ACCEPT keeps back, as many as there may be handshakes.
+    deferred: Vec<Deferred>,
     /// Connects that found `ready` full.
     syns: VecDeque<Weak<Tcp>>,
     /// Where `syns` is swept of those that have gone.
@@ -163,7 +172,11 @@ pub fn new(ns: &Arc<NetNamespace>, family: u16) -> Parts {
         binding: None,
         bound: Bound::default(),
     };
-    let tcp = Tcp::make(common.clone(), InetOptions::default(), state);
+    let options = InetOptions::default();
+    if family == AF_INET6 {
+        options.keep(SOL_IP, IP_MULTICAST_ALL, 0);
+    }
+    let tcp = Tcp::make(common.clone(), options, state);
     Parts::new(common, tcp)
 }
 
@@ -180,7 +193,7 @@ impl Tcp {
     /// Joins this socket to `l` with a new socket on the other side, which goes into the accept
     /// queue. The caller holds this socket's state lock (`state`) and knows that the queue `q` is
     /// `l`'s.
-    fn establish(&self, state: &mut State, l: &Listener, q: &mut AcceptQueue, ends: Ends) {
+    fn establish(&self, state: &mut State, l: &Arc<Listener>, q: &mut AcceptQueue, ends: Ends) {
         let Ends {
             local,
             remote,
@@ -206,13 +219,14 @@ impl Tcp {
                     remote: local,
                     announced: true,
                     ends: held.clone(),
+                    deferral: Deferral::default(),
                 }),
                 local: Some(remote),
                 binding: Some(binding),
                 bound: l.bound(),
             },
         );
-        q.ready.push_back(server);
+        let deferral = l.add(q, server, &out);
         state.local = Some(local);
         let c = Connection {
             rx: back,
@@ -221,6 +235,7 @@ impl Tcp {
             remote,
             announced,
             ends: held,
+            deferral,
         };
         c.show_handshake(&self.common.ns);
         state.phase = Phase::Connected(c);
@@ -286,25 +301,24 @@ impl Tcp {
     /// Ends a connection for good. `reset`: whatever was read.
     fn end(&self, c: &Connection, reset: bool) {
         let unread = c.rx.close_reader();
-        let linger0 = self.common.linger.load(Ordering::Relaxed) == 0;
-        if reset || unread || linger0 {
+        if reset || unread || self.common.closes_by_reset() {
             let before = c.tx.ends();
             if !before.reader_closed {
                 // The peer had our FIN already: its reset reads as a broken pipe.
-                c.rx.writer.set_error(if before.end == End::Fin {
-                    EPIPE
-                } else {
-                    ECONNRESET
-                });
+                let had_end = before.end == End::Fin && !c.tx.awaits_its_reader();
+                c.rx.writer
+                    .set_error(if had_end { EPIPE } else { ECONNRESET });
                 // Its next read must find that, before anybody tells it.
                 c.tx.settle();
                 c.rx.kill_writer();
             }
             c.show_end(&self.common.ns, End::Reset);
             c.tx.finish(End::Reset);
+            c.says(First::Reset);
         } else {
             c.show_end(&self.common.ns, End::Fin);
             c.tx.finish(End::Fin);
+            c.says(First::Said);
             if !c.is_dead() {
                 return;
             }
@@ -320,12 +334,16 @@ impl Tcp {
             Phase::Idle | Phase::Refused | Phase::Connecting { .. } | Phase::Outside(_) => {}
             Phase::Connected(c) => self.end(&c, false),
             Phase::Listening(l) => {
-                let (ready, syns) = {
+                let (ready, deferred, syns) = {
                     let mut q = l.queue.lock();
                     q.closed = true;
-                    (std::mem::take(&mut q.ready), std::mem::take(&mut q.syns))
+                    (
+                        std::mem::take(&mut q.ready),
+                        std::mem::take(&mut q.deferred),
+                        std::mem::take(&mut q.syns),
+                    )
                 };
-                for t in ready {
+                for t in ready.into_iter().chain(deferred.into_iter().map(|d| d.tcp)) {
                     t.abort();
                 }
                 for t in syns.iter().filter_map(Weak::upgrade) {
@@ -486,6 +504,36 @@ impl Tcp {
     }
 }
 
+impl Tcp {
+    /// With TCP_INQ, how much is left is told; of nothing that is the end, 1 (`tcp_inq_hint`).
+    fn with_unread(&self, mut r: Received) -> Received {
+        if self.options.on(SOL_TCP, TCP_INQ) {
+            let left = match self.unread().unwrap_or(0) {
+                0 if self.poll().contains(Events::RDHUP) => 1,
+                n => i32::try_from(n).unwrap_or(i32::MAX),
+            };
+            let v = left.to_le_bytes().to_vec();
+            r.control.other.push((SOL_TCP, TCP_INQ, v));
+        }
+        r
+    }
+
+    /// MSG_OOB, which never waits (`tcp_recv_urg`).
+    fn receive_urgent(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
+        let n = match &self.state.read().phase {
+            Phase::Connected(c) => c.rx.read_urgent(dst, Take::by(flags))?,
+            Phase::Listening(_) => return Err(ENOTCONN),
+            _ => return Err(EINVAL),
+        };
+        let cut = if n == 0 { MSG_TRUNC } else { 0 };
+        Ok(Received {
+            n,
+            flags: MSG_OOB | cut,
+            ..Received::default()
+        })
+    }
+}
+
 impl ReadSlots for Tcp {
     fn offer(&self, place: &Arc<dyn Place>, slot: u32, nonblocking: &dyn Fn() -> bool) {
         if let Phase::Connected(c) = &self.state.read().phase
@@ -578,6 +626,7 @@ impl Protocol for Tcp {
             }),
             half_open: AtomicUsize::new(0),
             cookie_at: AtomicU64::new(0),
+            ticket: Ticket::default(),
         });
         table.set_target(&binding, l.clone())?;
         s.phase = Phase::Listening(l);
@@ -637,9 +686,6 @@ impl Protocol for Tcp {
         if let Some(o) = self.outside() {
             return o.send(src, flags);
         }
-        if flags & MSG_OOB != 0 {
-            return Err(EINVAL);
-        }
         if flags & MSG_FASTOPEN != 0
             && let Some(d) = dest
             && matches!(self.state.read().phase, Phase::Idle)
@@ -649,6 +695,10 @@ impl Protocol for Tcp {
         self.common.take_error()?;
         let write = |c: &Connection| {
             let ns = &*self.common.ns;
+            let urgency = match flags & MSG_OOB {
+                0 => Urgency::Plain,
+                _ => Urgency::Last,
+            };
             let r = if ns.taps.is_used() {
                 let (connection, inner) = (c, &mut *src);
                 let mut src = Shown {
@@ -656,10 +706,13 @@ impl Protocol for Tcp {
                     connection,
                     inner,
                 };
-                c.tx.write(&mut src, Gone::ResetLater, None)
+                c.tx.write(&mut src, Gone::ResetLater, urgency, None)
             } else {
-                c.tx.write(src, Gone::ResetLater, None)
+                c.tx.write(src, Gone::ResetLater, urgency, None)
             };
+            if matches!(r, Ok(1..)) {
+                c.says(First::Said);
+            }
             // A reset that comes back is the next read's, too.
             if self.common.has_error() {
                 c.rx.settle();
@@ -671,31 +724,28 @@ impl Protocol for Tcp {
 
     fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
         if let Some(o) = self.outside() {
-            return o.receive(dst, flags);
+            let r = o.receive(dst, flags)?;
+            return Ok(self.with_unread(r));
         }
         if flags & MSG_OOB != 0 {
-            return Err(EINVAL);
+            return self.receive_urgent(dst, flags);
         }
-        let n = self.connection(
+        let (n, ends) = self.connection(
             |c| {
-                if flags & MSG_TRUNC != 0 && flags & MSG_PEEK == 0 {
-                    return c.rx.discard(dst.remaining());
-                }
-                c.rx.read(
-                    dst,
-                    if flags & MSG_PEEK != 0 {
-                        Take::Peek
-                    } else {
-                        Take::Out
-                    },
-                )
+                let n = if flags & MSG_TRUNC != 0 && flags & MSG_PEEK == 0 {
+                    c.rx.discard(dst.remaining())
+                } else {
+                    c.rx.read(dst, Take::by(flags))
+                }?;
+                Ok((n, c.rx.is_at_mark()))
             },
             ENOTCONN,
         )?;
-        Ok(Received {
+        Ok(self.with_unread(Received {
             n,
+            ends,
             ..Received::default()
-        })
+        }))
     }
 
     fn read_slots(&self) -> Option<&dyn ReadSlots> {
@@ -716,6 +766,7 @@ impl Protocol for Tcp {
                     if how.write {
                         c.show_end(&self.common.ns, End::Fin);
                         c.tx.finish(End::Fin);
+                        c.says(First::Said);
                     }
                     if how.read {
                         c.rx.shut_reader();
@@ -757,8 +808,11 @@ impl Protocol for Tcp {
                 if no_receive && no_send {
                     e |= Events::HUP;
                 }
-                if rx.len >= self.common.rcvlowat() {
+                if rx.len >= self.common.rcvlowat() + usize::from(rx.urgent.passes) {
                     e |= Events::READABLE;
+                }
+                if rx.urgent.unread {
+                    e |= Events::PRI;
                 }
                 if no_send || tx.writable {
                     e |= Events::WRITABLE;
@@ -785,6 +839,12 @@ impl Protocol for Tcp {
     }
 
     fn set_socket_option(&self, name: i32, v: &[u8]) -> Option<Result<()>> {
+        if name == SO_OOBINLINE {
+            // What is offered, and how connections by packets read, goes by it.
+            if let Some(o) = self.outside() {
+                let _ = o.set_option(SOL_SOCKET, name, v);
+            }
+        }
         if name == SO_KEEPALIVE
             && self.common.ns.has_way_out()
             && let Some(o) = self.outside()
@@ -806,10 +866,22 @@ impl Protocol for Tcp {
 
     fn unread(&self) -> Result<usize> {
         match &self.state.read().phase {
-            Phase::Connected(c) => Ok(c.rx.view().len),
+            Phase::Connected(c) => {
+                let v = c.rx.view();
+                let inline = self.common.flag(SO_OOBINLINE);
+                Ok(v.urgent.ahead.filter(|_| !inline).unwrap_or(v.len))
+            }
             Phase::Outside(o) => o.unread(),
             Phase::Listening(_) => Err(EINVAL),
             _ => Ok(0),
+        }
+    }
+    fn is_at_mark(&self) -> Result<bool> {
+        match &self.state.read().phase {
+            Phase::Connected(c) => Ok(c.rx.is_at_mark()),
+            Phase::Outside(o) => o.is_at_mark(),
+            Phase::Listening(_) => Err(EINVAL),
+            _ => Ok(false),
         }
     }
     fn unsent(&self) -> usize {
@@ -817,6 +889,14 @@ impl Protocol for Tcp {
             Phase::Connected(c) => c.tx.view().len,
             Phase::Outside(o) => o.unsent(),
             _ => 0,
+        }
+    }
+
+    fn lingering(&self) -> Option<Lingering> {
+        match &self.state.read().phase {
+            Phase::Connected(c) => Lingering::in_memory(&self.common, &c.tx),
+            Phase::Outside(o) => Lingering::by_packets(&self.common, o),
+            _ => None,
         }
     }
 
@@ -830,7 +910,7 @@ impl Protocol for Tcp {
         };
         let free = match &phase {
             Phase::Outside(o) => {
-                if self.common.linger.load(Ordering::Relaxed) == 0 {
+                if self.common.closes_by_reset() {
                     o.reset();
                 }
                 o.close(binding)

@@ -1,16 +1,14 @@
 //! Options of TCP sockets, and TCP_INFO (`tcp(7)`).
 
 use super::{Phase, Tcp};
-use crate::inet::{CONGESTION, IPV6_V6ONLY, TCP_CONGESTION, congestion};
-use crate::options::SO_ACCEPTCONN;
+use crate::inet::*;
+use crate::options::{SO_ACCEPTCONN, int_of};
 use crate::protocol::Protocol;
 use crate::stream::End;
 use crate::sys::*;
 use abi::Result;
-use abi::errno::{EINVAL, ENOENT, ENOPROTOOPT, EOPNOTSUPP, EPERM};
+use abi::errno::{EADDRNOTAVAIL, EINVAL, ENOENT, ENOPROTOOPT, EOPNOTSUPP, EPERM};
 use vfs::Credentials;
-
-const TCP_MAXSEG: i32 = 2;
 
 impl Tcp {
     /// The largest segment: the connection's, else what was set, else what all take (536 bytes).
@@ -20,8 +18,9 @@ impl Tcp {
         let s = self.state.read();
         match &s.phase {
             Phase::Outside(o) => o.mss().unwrap_or(536),
-            Phase::Connected(_) => self.options.value(SOL_TCP, TCP_MAXSEG),
-            _ => set.map_or(536, |v| v.2),
+            // Half of the first window (`tcp_bound_to_half_wnd`).
+            Phase::Connected(_) => 32_768,
+            _ => set.map(|v| v.2).filter(|n| *n > 0).unwrap_or(536),
         }
     }
 
@@ -80,16 +79,45 @@ impl Tcp {
         match (level, name) {
             (SOL_IPV6, _) if self.common.family == AF_INET => return Err(ENOPROTOOPT),
             (SOL_IPV6, IPV6_V6ONLY) if self.state.read().binding.is_some() => return Err(EINVAL),
+            (SOL_TCP, TCP_CONGESTION | TCP_ULP) if v.is_empty() => return Err(EINVAL),
             (SOL_TCP, TCP_CONGESTION) => return self.set_congestion(v),
             (SOL_TCP, TCP_REPAIR) => return Err(EPERM),
             (SOL_TCP, TCP_ULP) => return Err(ENOENT),
             (SOL_UDP, _) => return Err(ENOPROTOOPT),
+            (SOL_TCP, _) if v.len() < 4 => return Err(EINVAL),
             _ => {}
         }
+        self.check(level, name, v)?;
         self.options.set(level, name, v, cred)?;
+        if matches!((level, name), (SOL_IP, IP_TOS) | (SOL_IPV6, IPV6_TCLASS)) {
+            // The lowest bits are TCP's own (ECN).
+            let n = self.options.value(level, name);
+            self.options.keep(level, name, n & !3);
+        }
         match self.outside() {
             Some(o) => o.set_option(level, name, v),
             None => Ok(()),
+        }
+    }
+
+    /// What streams do not have, or not in this state.
+    fn check(&self, level: i32, name: i32, v: &[u8]) -> Result<()> {
+        /// FASTOPEN, FASTOPEN_CONNECT, FASTOPEN_NO_COOKIE.
+        const FASTOPEN: [i32; 3] = [23, 30, 34];
+        const IP_RECVFRAGSIZE: i32 = 25;
+        let phase = &self.state.read().phase;
+        let is_new = matches!(phase, Phase::Idle | Phase::Listening(_) | Phase::Refused);
+        match (level, name) {
+            (SOL_IP, IP_RECVFRAGSIZE | IP_MULTICAST_TTL) => Err(EINVAL),
+            (SOL_IPV6, IPV6_MULTICAST_IF | IPV6_MULTICAST_HOPS) => Err(ENOPROTOOPT),
+            (SOL_TCP, n) if FASTOPEN.contains(&n) && !is_new => Err(EINVAL),
+            (SOL_TCP, TCP_WINDOW_CLAMP) if int_of(v) == Ok(0) && !is_new => Err(EINVAL),
+            (SOL_IP, IP_UNICAST_IF) | (SOL_IPV6, IPV6_UNICAST_IF) => {
+                let device = i32::from_be_bytes(v.try_into().map_err(|_| EINVAL)?);
+                let known = device == 0 || self.common.ns.has_device(device);
+                known.then_some(()).ok_or(EADDRNOTAVAIL)
+            }
+            _ => Ok(()),
         }
     }
 
@@ -143,7 +171,11 @@ impl Tcp {
                 let mtu = self.outside().map_or(65535, |o| o.mtu());
                 Ok(mtu.to_le_bytes().to_vec())
             }
-            (SOL_UDP, _) => Err(ENOPROTOOPT),
+            (SOL_IP, IP_PROTOCOL) => {
+                let port = self.state.read().local.map_or(0, |l| l.port);
+                Ok(i32::from(port).to_le_bytes().to_vec())
+            }
+            (SOL_UDP, _) => Err(foreign(self.common.family)),
             _ => self.options.get(level, name),
         }
     }

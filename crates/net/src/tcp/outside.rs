@@ -37,6 +37,8 @@ pub trait Outside: Send + Sync {
     fn poll(&self) -> Events;
     /// SIOCINQ.
     fn unread(&self) -> Result<usize>;
+    /// SIOCATMARK.
+    fn is_at_mark(&self) -> Result<bool>;
     /// SIOCOUTQ.
     fn unsent(&self) -> usize;
     /// `struct tcp_info`.
@@ -51,6 +53,11 @@ pub trait Outside: Send + Sync {
     fn take_error(&self) -> Option<Errno>;
     /// Ends it at once, with a reset.
     fn reset(&self);
+    /// Whether, after the close of its socket, the peer has not acknowledged all and the end
+    /// (`TCPF_FIN_WAIT1 | TCPF_CLOSING | TCPF_LAST_ACK`). The socket's queue is told of the change.
+    fn awaits_the_last(&self) -> bool {
+        false
+    }
     /// Its socket is gone. What it was bound to comes back where the connection does not need it
     /// any longer; else it is unbound when the connection is over.
     fn close(&self, binding: Option<Arc<Binding<Listener>>>) -> Option<Arc<Binding<Listener>>>;
@@ -94,7 +101,7 @@ fn dialer<'a>(way: &'a Way<'_>) -> &'a dyn Dialer {
 
 /// How many handshakes of one listener may be under way: its backlog, but at least and at most so
 /// many.
-const HALF_OPEN: (usize, usize) = (16, 1024);
+pub(super) const HALF_OPEN: (usize, usize) = (16, 1024);
 
 /// How long a cookie is good, in milliseconds.
 const COOKIE_LIFE: u64 = 120_000;

@@ -5,7 +5,7 @@ use crate::addr::{UnixName, family_of};
 use crate::control::{Control, Ucred};
 use crate::inflight::InFlight;
 use crate::msgqueue::MsgQueue;
-use crate::options::{Common, SO_ACCEPTCONN, SO_PASSCRED, SO_PEERCRED};
+use crate::options::{Common, SO_ACCEPTCONN, SO_PASSCRED, SO_PEERCRED, SO_PEERPIDFD};
 use crate::protocol::{Block, Caller, Parts, Protocol, Received, Shutdown};
 use crate::stream::{End, Half};
 use crate::sys::{AF_UNSPEC, SOL_SOCKET};
@@ -91,6 +91,10 @@ impl UnixSock {
             }
             let server = make(Common::inherit(&l.common, &self.common), theirs_name);
             let (ours, theirs) = self.join(who, &server, l.cred);
+            server.common.set_peer(who.cred);
+            if let Some(c) = l.common.peer() {
+                self.common.set_peer(c);
+            }
             server.state.write().link = theirs;
             let ns = &self.common.ns;
             ns.in_flight.waits(server.common.ino, l.common.ino);
@@ -207,6 +211,8 @@ impl Protocol for UnixSock {
         }
         match &s.link {
             Link::None => {
+                // Who listens is the peer of who connects, and of itself.
+                self.common.set_peer(who.cred);
                 s.link = Link::Listening(Arc::new(Listener {
                     common: self.common.clone(),
                     cred: who.ucred(),
@@ -327,7 +333,7 @@ impl Protocol for UnixSock {
                 let on = matches!(self.state.read().link, Link::Listening(_));
                 Ok(i32::from(on).to_le_bytes().to_vec())
             }
-            SO_PEERCRED => {
+            SO_PEERCRED | SO_PEERPIDFD => {
                 let c = match &self.state.read().link {
                     Link::Listening(l) => l.cred,
                     Link::Stream { peer, .. } | Link::Packet { peer, .. } => peer.cred,
@@ -348,6 +354,12 @@ impl Protocol for UnixSock {
             Link::Stream { rx, .. } => Ok(rx.view().len),
             _ if self.is_dgram() => Ok(self.rx.first_len()),
             _ => Ok(self.rx.bytes()),
+        }
+    }
+    fn is_at_mark(&self) -> Result<bool> {
+        match &self.state.read().link {
+            Link::Stream { rx, .. } => Ok(rx.is_at_mark()),
+            _ => Ok(false),
         }
     }
     fn unsent(&self) -> usize {

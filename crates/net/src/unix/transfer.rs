@@ -5,11 +5,11 @@ use crate::addr::UnixName;
 use crate::control::{Control, Ucred};
 use crate::inflight::InFlight;
 use crate::msgqueue::{Msg, take_all};
-use crate::options::SO_PASSCRED;
+use crate::options::{SO_PASSCRED, SO_PASSPIDFD};
 use crate::protocol::{Caller, Received};
 use crate::socket::Socket;
-use crate::stream::{End, Gone, Take, Writers};
-use crate::sys::{MSG_OOB, MSG_PEEK, MSG_TRUNC};
+use crate::stream::{AllButLast, End, Gone, Take, Urgency, Writers};
+use crate::sys::{MSG_OOB, MSG_TRUNC};
 use abi::Result;
 use abi::errno::{
     ECONNREFUSED, EINVAL, EISCONN, EMSGSIZE, ENOTCONN, EOPNOTSUPP, EPERM, EPIPE, EPROTOTYPE,
@@ -44,7 +44,8 @@ impl UnixSock {
         control: Control,
         flags: u32,
     ) -> Result<usize> {
-        if flags & MSG_OOB != 0 {
+        // Streams alone have urgent bytes.
+        if flags & MSG_OOB != 0 && !(self.is_stream() && src.remaining() > 0) {
             return Err(EOPNOTSUPP);
         }
         // For UNIX sockets other SOL_SOCKET messages are errors, other levels are passed over.
@@ -57,7 +58,7 @@ impl UnixSock {
         }
         let cred = identity(who, control.cred)?;
         if self.is_stream() {
-            return self.send_stream(who, src, dest, cred, &control);
+            return self.send_stream(who, src, dest, cred, (&control, flags));
         }
         self.send_packet(who, src, dest, cred, &control)
     }
@@ -68,7 +69,7 @@ impl UnixSock {
         src: &mut dyn Source,
         dest: Option<&[u8]>,
         cred: Ucred,
-        control: &Control,
+        (control, flags): (&Control, u32),
     ) -> Result<usize> {
         // Declared before the guard: what is not sent is dropped after it.
         let mut files: Option<InFlight> = None;
@@ -82,7 +83,16 @@ impl UnixSock {
         if !control.files.is_empty() {
             files = self.in_flight(who, control, tx.holder)?;
         }
-        tx.write(src, Gone::Epipe, Some((cred, &mut files)))
+        let mut all_but_last;
+        let src: &mut dyn Source = match flags & MSG_OOB {
+            0 => src,
+            _ if src.remaining() == 1 => return tx.write_aside(src, cred, &mut files),
+            _ => {
+                all_but_last = AllButLast(src);
+                &mut all_but_last
+            }
+        };
+        tx.write(src, Gone::Epipe, Urgency::Plain, Some((cred, &mut files)))
     }
 
     /// The files of a message to the queue of socket `holder`; `None` for no files.
@@ -170,18 +180,16 @@ impl UnixSock {
     }
 
     pub(super) fn transfer_in(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
-        if flags & MSG_OOB != 0 {
-            return Err(if self.is_stream() { EINVAL } else { EOPNOTSUPP });
+        if flags & MSG_OOB != 0 && !self.is_stream() {
+            return Err(EOPNOTSUPP);
         }
-        let take = if flags & MSG_PEEK != 0 {
-            Take::Peek
-        } else {
-            Take::Out
-        };
+        let take = Take::by(flags);
         let pass = self.common.flag(SO_PASSCRED);
+        let pass_pidfd = self.common.flag(SO_PASSPIDFD);
         if self.is_stream() {
             let rx = match &self.state.read().link {
                 Link::Stream { rx, .. } => rx.clone(),
+                _ if flags & MSG_OOB != 0 => return Err(EINVAL),
                 _ => {
                     return Err(if self.common.has_error() {
                         self.pending()
@@ -190,17 +198,26 @@ impl UnixSock {
                     });
                 }
             };
-            let of = if pass { Writers::One } else { Writers::Any };
-            let got = rx.read_unix(dst, take, of)?;
-            let cred = got.cred.filter(|_| pass);
+            let of = match pass || pass_pidfd {
+                true => Writers::One,
+                false => Writers::Any,
+            };
+            let got = match flags & MSG_OOB {
+                0 => rx.read_unix(dst, take, of)?,
+                _ => rx.read_aside(dst, take)?,
+            };
+            let ends = rx.is_at_mark();
             let control = Control {
                 files: got.files,
-                cred,
+                cred: got.cred.filter(|_| pass),
+                pidfd: got.cred.filter(|_| pass_pidfd).map(|c| c.pid),
                 ..Control::default()
             };
             return Ok(Received {
                 n: got.n,
                 control,
+                flags: flags & MSG_OOB,
+                ends,
                 ..Received::default()
             });
         }
@@ -214,6 +231,7 @@ impl UnixSock {
         let control = Control {
             files: t.files,
             cred: Some(t.cred).filter(|_| pass),
+            pidfd: Some(t.cred.pid).filter(|_| pass_pidfd),
             ..Control::default()
         };
         Ok(Received {
@@ -221,6 +239,7 @@ impl UnixSock {
             addr: t.from,
             control,
             flags: if t.n < t.len { MSG_TRUNC } else { 0 },
+            ..Received::default()
         })
     }
 
@@ -255,8 +274,11 @@ impl UnixSock {
                     if no_receive && no_send {
                         e |= Events::HUP;
                     }
-                    if r.len > 0 {
+                    if r.len > 0 || r.urgent.some {
                         e |= Events::READABLE;
+                    }
+                    if r.urgent.unread {
+                        e |= Events::PRI;
                     }
                     if t.writable {
                         e |= out;

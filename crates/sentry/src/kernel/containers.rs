@@ -154,6 +154,11 @@ impl Kernel {
             c.tell(control::ERROR, b"a process of the container does not end");
             return false;
         }
+        if is_root && self.initial.net.has_devices() {
+            // Their sockets close as they end.
+            self.await_end(&self.members(c), limits::FORCED);
+            self.initial.net.say_last_words(limits::LAST_WORDS);
+        }
         c.close_console(c.first(), self.drain);
         self.platform.settle(limits::UNMAP);
         self.tell_of_missing(c);

@@ -59,8 +59,25 @@ pub fn install_pair(
     Ok(0)
 }
 
+/// Lets go of a file that was closed. Where that was its last reference, SO_LINGER may have its
+/// closer wait; a signal ends that, and nobody is told (`tcp_close`).
+pub(super) fn let_go(cx: &Context, file: Arc<File>) {
+    let Some(l) = file.ops::<net::Socket>().and_then(net::Socket::lingering) else {
+        return;
+    };
+    let left = Arc::downgrade(&file);
+    drop(file);
+    if left.strong_count() > 0 {
+        return;
+    }
+    let deadline = wait::deadline_after(l.time());
+    let _ = cx.task.block(&[l.queue()], deadline, || l.is_over());
+}
+
 fn close(cx: &mut Context, fd: Fd) -> SysResult {
-    cx.files().close(fd.0).map(|()| 0)
+    let (file, r) = cx.files().take(fd.0)?;
+    let_go(cx, file);
+    r.map(|()| 0)
 }
 
 /// `close_range(first, last, flags)`.
@@ -76,7 +93,9 @@ fn close_range(cx: &mut Context, first: u32, last: u32, flags: CloseRangeFlags) 
     if flags.contains(CloseRangeFlags::CLOSE_RANGE_CLOEXEC) {
         cx.files().cloexec_range(first, last);
     } else {
-        cx.files().close_range(first, last);
+        for f in cx.files().take_range(first, last) {
+            let_go(cx, f);
+        }
     }
     Ok(0)
 }
@@ -90,8 +109,7 @@ fn dup(cx: &mut Context, old: Fd) -> SysResult {
 fn dup2(cx: &mut Context, old: Fd, new: Fd) -> SysResult {
     let f = old.any_file(cx)?;
     if old != new {
-        cx.files()
-            .install_at(new.0, f, CloseOnExec::No, &cx.room())?;
+        replace(cx, new, f, CloseOnExec::No)?;
     }
     Ok(new.0 as usize)
 }
@@ -101,19 +119,27 @@ fn dup3(cx: &mut Context, old: Fd, new: Fd, flags: CloexecFlag) -> SysResult {
     }
     let f = old.any_file(cx)?;
     let close = CloseOnExec::from_flags(flags.bits());
-    cx.files().install_at(new.0, f, close, &cx.room())?;
+    replace(cx, new, f, close)?;
     Ok(new.0 as usize)
+}
+
+/// Gives a number to a file, in place of what has it.
+fn replace(cx: &Context, new: Fd, f: Arc<File>, close: CloseOnExec) -> Result<()> {
+    let before = new.any_file(cx).ok();
+    cx.files().install_at(new.0, f, close, &cx.room())?;
+    before.into_iter().for_each(|f| let_go(cx, f));
+    Ok(())
 }
 
 /// Makes a file's owner whom a number means: a process, or negative a process group; 0 nobody
 /// (`f_setown`). `ESRCH` for one that is not to be seen.
-pub(super) fn set_owner(cx: &Context, f: &File, n: i32) -> Result<()> {
+pub(super) fn set_owner(cx: &Context, f: &Arc<File>, n: i32) -> Result<()> {
     let kind = match n {
         0.. => OwnerKind::Process,
         _ => OwnerKind::Group,
     };
     let number = n.checked_abs().ok_or(EINVAL)?;
-    f.sigio.set_owner(cx.owner_of(kind, number)?);
+    cx.set_owner(f, cx.owner_of(kind, number)?);
     Ok(())
 }
 
@@ -267,7 +293,7 @@ fn fcntl(cx: &mut Context, fd: Fd, op: FcntlOp, arg: Bits) -> SysResult {
                 F_OWNER_PGRP => OwnerKind::Group,
                 _ => return Err(EINVAL),
             };
-            f.sigio.set_owner(cx.owner_of(kind, number)?);
+            cx.set_owner(&f, cx.owner_of(kind, number)?);
         }
         FcntlCmd::GetOwnerEx(out) => {
             let owner = f.sigio.owner();

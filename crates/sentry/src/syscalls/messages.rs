@@ -10,7 +10,7 @@ use abi::errno::*;
 use abi::time::Timespec;
 use abi::{Result, Va};
 use mm::{Mm, UserIo, UserRange};
-use net::sys::{AF_UNIX, MSG_CMSG_CLOEXEC, MSG_CTRUNC, MSG_DONTWAIT};
+use net::sys::{AF_UNIX, MSG_CMSG_CLOEXEC, MSG_CTRUNC, MSG_DONTWAIT, SCM_PIDFD, SOL_SOCKET};
 use net::{Control, Received, Socket, Ucred};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -374,17 +374,35 @@ pub(super) fn control_out(cx: &Context, mut r: Received, room: usize, flags: u32
     };
     let (table, growth) = (cx.files(), cx.room());
     let mut new = Vec::new();
-    let (bytes, cut) = r.control.encode(room, &mut |file| {
+    let pidfd = r.control.pidfd;
+    let (mut bytes, mut cut) = r.control.encode(room, &mut |file| {
         let fd = table.install(file, cloexec, &growth)?;
         new.push(fd);
         Ok(fd)
     });
+    if let Some(id) = pidfd {
+        cut |= put_pidfd(cx, id, room, &mut bytes, &mut new);
+    }
     let cut = if cut { MSG_CTRUNC } else { 0 };
     ControlOut {
         bytes,
         flags: r.flags | (flags & MSG_CMSG_CLOEXEC) | cut,
         new,
     }
+}
+
+/// SCM_PIDFD, behind all others; an error in place of the descriptor where there is none
+/// (`scm_pidfd_recv`). Whether there was no room.
+fn put_pidfd(cx: &Context, id: i32, room: usize, to: &mut Vec<u8>, new: &mut Vec<i32>) -> bool {
+    const LEN: usize = 20;
+    if room.saturating_sub(to.len()) < LEN {
+        return true;
+    }
+    let fd = super::pidfd::of_process(cx, id).unwrap_or_else(|e| -e.raw());
+    if fd >= 0 {
+        new.push(fd);
+    }
+    net::control::put(to, room, SOL_SOCKET, SCM_PIDFD, &fd.to_le_bytes())
 }
 
 fn receive_message(cx: &Context, f: &File, va: Va, flags: u32) -> SysResult {

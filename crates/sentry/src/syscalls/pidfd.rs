@@ -36,6 +36,12 @@ fn pidfd_open(cx: &mut Context, tid: Tid, flags: PidfdFlags) -> SysResult {
     crate::task::pidfd::open(cx, &g, flags.bits()).map(|fd| fd as usize)
 }
 
+/// A descriptor of a process, by its kernel-wide id; `ESRCH` where it is gone.
+pub(super) fn of_process(cx: &Context, id: i32) -> Result<i32> {
+    let g = cx.kernel.tasks.lock().group(id).ok_or(ESRCH)?;
+    crate::task::pidfd::open(cx, &g, 0)
+}
+
 /// `pidfd_send_signal(pidfd, sig, info, flags)`.
 fn pidfd_send_signal(
     cx: &mut Context,

@@ -334,6 +334,17 @@ pub(super) fn option_of(
     name: i32,
 ) -> Result<Vec<u8>> {
     let v = s.get_option(level.0, name)?;
+    if level == OptionLevel::SOL_SOCKET && name == net::SO_PEERPIDFD {
+        let u = Ucred::decode(&v).filter(|u| u.pid != 0).ok_or(ENODATA)?;
+        let fd = super::pidfd::of_process(cx, u.pid)?;
+        return Ok(fd.to_le_bytes().to_vec());
+    }
+    if level == OptionLevel::SOL_SOCKET && name == net::SO_PEERGROUPS {
+        let ns = &cx.cred().user_ns;
+        let groups = v.as_chunks::<4>().0.iter();
+        let shown = groups.map(|g| ns.gid_shown(u32::from_le_bytes(*g)));
+        return Ok(shown.flat_map(u32::to_le_bytes).collect());
+    }
     let is_peer = level == OptionLevel::SOL_SOCKET && name == net::SO_PEERCRED;
     let peer = is_peer.then(|| Ucred::decode(&v)).flatten();
     Ok(peer.map_or(v, |u| shown(cx, u).encode()))
@@ -471,6 +482,11 @@ fn getsockopt(
     if is_name && !v.is_empty() && room < IFNAMSIZ {
         return Err(EINVAL);
     }
+    let is_groups = level == OptionLevel::SOL_SOCKET && name == net::SO_PEERGROUPS;
+    if is_groups && v.len() > room {
+        len.write(&mm, &(v.len() as i32))?;
+        return Err(ERANGE);
+    }
     let n = v.len().min(room);
     mm.copy_out(value, &v[..n])?;
     len.write(&mm, &(n as i32))?;
@@ -487,8 +503,8 @@ calls! {
     getsockname,
     getpeername,
     socketpair,
-    setsockopt,
-    getsockopt,
+    setsockopt: "no TCP_REPAIR, _MD5SIG, _AO_*, _ULP, _SAVE_SYN, _TX_DELAY, _FASTOPEN_KEY, _RTO_*; SO_ATTACH_FILTER for packet sockets alone, no SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_*, SO_PEEK_OFF, SO_RESERVE_MEM; no IP_OPTIONS, IP_ROUTER_ALERT, IPsec policies; no sticky IPv6 extension headers, IPV6_MTU, IPV6_RECVPATHMTU's message; SO_TIMESTAMPING tells of what datagrams of UDP were sent alone",
+    getsockopt: "what setsockopt lacks; no IP_MSFILTER, MCAST_MSFILTER",
     accept4,
 }
 

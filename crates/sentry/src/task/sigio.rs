@@ -7,7 +7,9 @@
 use super::{Context, Task};
 use crate::Kernel;
 use abi::errno::ESRCH;
-use abi::signal::{SI_KERNEL, SIGBUS, SIGCHLD, SIGFPE, SIGILL, SIGIO, SIGSEGV, SIGSYS, SIGTRAP};
+use abi::signal::{
+    SI_KERNEL, SIGBUS, SIGCHLD, SIGFPE, SIGILL, SIGIO, SIGSEGV, SIGSYS, SIGTRAP, SIGURG,
+};
 use abi::{Result, SigInfo, Signal};
 use ipc::pipe::PipeEnd;
 use smallvec::{SmallVec, smallvec};
@@ -120,14 +122,56 @@ impl Async {
         // The other end went, in one direction or both; here only the end of data is seen.
         let went = has(Events::HUP | Events::RDHUP);
         let again = went && self.ended.swap(true, Ordering::SeqCst);
+        // Urgent data has a signal of its own; only who has chosen one is told so, too.
+        let own_signal = f.sigio.signal() == 0 && f.ops::<net::Socket>().is_some();
         let all = [
             (has(Events::READABLE) && !again).then_some(IN),
             (has(Events::WRITABLE) && !went).then_some(OUT),
-            has(Events::PRI).then_some(PRI),
+            (has(Events::PRI) && !own_signal).then_some(PRI),
         ];
         all.into_iter().flatten().collect()
     }
 }
+
+/// A socket that has an owner: of urgent data it is told by SIGURG, with or without O_ASYNC
+/// (`send_sigurg`).
+struct Urgent {
+    me: Weak<Urgent>,
+    kernel: Weak<Kernel>,
+    file: Weak<File>,
+    /// Somebody is to send it.
+    came: AtomicBool,
+}
+
+impl Listener for Urgent {
+    fn notify(&self, events: Events) {
+        if events.contains(Events::PRI)
+            && !self.came.swap(true, Ordering::SeqCst)
+            && let Some(me) = self.me.upgrade()
+        {
+            later::put(me);
+        }
+    }
+}
+
+impl Later for Urgent {
+    fn run(&self) {
+        self.came.store(false, Ordering::SeqCst);
+        if let Some((k, f)) = self.kernel.upgrade().zip(self.file.upgrade()) {
+            k.signal_owner_plainly(&f.sigio.owner(), SIGURG);
+        }
+    }
+    fn elsewhere(self: Arc<Self>) {
+        if let Some(k) = self.kernel.upgrade()
+            && !k.later.send(self.clone())
+        {
+            self.came.store(false, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Sends a signal to one of an owner's.
+type Send<'a> = dyn Fn(SigInfo) -> Result<()> + 'a;
 
 /// Whether who made it the owner may signal it (`sigio_perm`).
 fn may_signal(o: &Owner, t: &Task) -> bool {
@@ -151,11 +195,24 @@ impl Kernel {
         let plain = SigInfo::new(SIGIO, SI_KERNEL);
         // Where it cannot be queued, what needs no place (`send_sigio_to_task`).
         let told = Signal::new(signal).map(|s| info(s, why, fd));
-        let send = |to: &dyn Fn(SigInfo) -> Result<()>| {
+        self.to_owner(o, &|to| {
             if told.is_none_or(|i| to(i).is_err()) {
                 let _ = to(plain);
             }
-        };
+        });
+    }
+
+    /// A signal without information.
+    fn signal_owner_plainly(&self, o: &Owner, signal: Signal) {
+        if o.id != 0 {
+            self.to_owner(o, &|to| {
+                let _ = to(SigInfo::new(signal, SI_KERNEL));
+            });
+        }
+    }
+
+    /// Has `send` send to the owner, to each of a group.
+    fn to_owner(&self, o: &Owner, send: &dyn Fn(&Send)) {
         match o.kind {
             OwnerKind::Thread => {
                 let t = self.tasks.lock().task(o.id);
@@ -209,6 +266,21 @@ impl Context {
         let used = l.is_used(id);
         drop(l);
         used.then(|| self.as_owner(kind, id)).ok_or(ESRCH)
+    }
+
+    /// Makes somebody the owner of a file.
+    pub fn set_owner(&self, f: &Arc<File>, owner: Owner) {
+        f.sigio.set_owner(owner);
+        if owner.id != 0 && f.ops::<net::Socket>().is_some() {
+            f.watch_urgent(|| {
+                Arc::new_cyclic(|me| Urgent {
+                    me: me.clone(),
+                    kernel: Arc::downgrade(&self.kernel),
+                    file: Arc::downgrade(f),
+                    came: AtomicBool::new(false),
+                })
+            });
+        }
     }
 
     /// The number of a file's owner, as the caller sees it; 0 where it is no more, or not to be

@@ -73,7 +73,9 @@ pub(super) fn close(_: &mut Context, _: &Arc<Ring>, e: &Sqe) -> Prepared {
             return Err(EBADF);
         }
         drop(f);
-        cx.files().close(fd).map(|()| 0)
+        let (file, r) = cx.files().take(fd)?;
+        crate::syscalls::descriptors::let_go(cx, file);
+        r.map(|()| 0)
     })
 }
 
