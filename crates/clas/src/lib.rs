@@ -80,6 +80,16 @@ pub const MAPPINGS: u64 = 1 << 20;
 const RESERVE: [usize; 4] = [1 << 40, 1 << 38, 1 << 36, 1 << 33];
 /// Where the largest free run is shorter, in pages, the file grows rather than be cut up.
 const APART_MIN: u64 = (128 << 20) / PAGE_SIZE;
+/// Of how many pages the host is asked at once whether they are in memory.
+const PAGES_SEEN: usize = 1024;
+
+/// One run more, which comes behind the others.
+fn push_run(runs: &mut Vec<(Cla, u64)>, at: Cla, pages: u64) {
+    match runs.last_mut() {
+        Some((last, n)) if last.0 + *n * PAGE_SIZE == at.0 => *n += pages,
+        _ => runs.push((at, pages)),
+    }
+}
 
 /// A new container's number.
 fn next() -> u32 {
@@ -487,10 +497,28 @@ impl Clas {
         if self.on_disk {
             return out;
         }
-        let (mut from, end) = (at.0, at.0 + pages * PAGE_SIZE);
-        while let Some((s, e)) = next_hole(self.file.raw(), from, end) {
-            out.push((Cla(s), (e - s) / PAGE_SIZE));
-            from = e;
+        let end = at.0 + pages * PAGE_SIZE;
+        let mut from = at.0;
+        while from < end {
+            let mut seen = [0; PAGES_SEEN];
+            let seen = &mut seen[..PAGES_SEEN.min(((end - from) / PAGE_SIZE) as usize)];
+            let first = from;
+            from += seen.len() as u64 * PAGE_SIZE;
+            self.residency(Cla(first), seen);
+            // What is not in memory may have been swapped out by the host: the file knows. (It is
+            // not asked of the rest: SEEK_HOLE goes through all pages that follow.)
+            let mut n = 0;
+            for run in seen.chunk_by(|a, b| a & 1 == b & 1) {
+                let mut at = first + n * PAGE_SIZE;
+                n += run.len() as u64;
+                let until = first + n * PAGE_SIZE;
+                while run[0] & 1 == 0
+                    && let Some((s, e)) = next_hole(self.file.raw(), at, until)
+                {
+                    push_run(&mut out, Cla(s), (e - s) / PAGE_SIZE);
+                    at = e;
+                }
+            }
         }
         out
     }
@@ -572,9 +600,11 @@ impl Clas {
         Some((lo.max(Cla(s * PAGE_SIZE)), hi.min(Cla(e * PAGE_SIZE))))
     }
 
-    /// Which of the frames from `at` on are in memory now: bit 0 of a byte a page.
+    /// Which of the frames from `at` on are in memory now: bit 0 of a byte a page. (Nothing of them
+    /// gets into the Sentry's view.)
     pub fn residency(&self, at: Cla, out: &mut [u8]) {
-        let slice = self.slice(at, out.len() * PAGE_SIZE as usize);
+        let len = out.len() * PAGE_SIZE as usize;
+        let slice = self.mapping.slice().sub(self.skew + at.0 as usize, len);
         if hostcall::mem::mincore(slice, out).is_err() {
             out.fill(0);
         }
