@@ -390,8 +390,78 @@ static void quotas(void)
 	T(syscall(443, fd, 0x80000700, 0, NULL));
 }
 
+/* Names of memory. A kernel without them (CONFIG_ANON_VMA_NAME) refuses all: what follows then holds, too. */
+static int without_names;
+static long name(void *at, size_t len, const char *n)
+{
+	long r = prctl(0x53564d41, 0, at, len, n);
+	return r < 0 ? -errno : r;
+}
+
+/* How often a text is in a file. */
+static int times(const char *path, const char *text)
+{
+	static char b[1 << 18];
+	int fd = open(path, O_RDONLY), n = 0;
+	size_t len = 0;
+	for (ssize_t r; (r = read(fd, b + len, sizeof b - 1 - len)) > 0;)
+		len += r;
+	b[len] = 0;
+	close(fd);
+	for (char *p = b; (p = strstr(p, text)); p++)
+		n++;
+	return n;
+}
+#define N(e) Y(without_names || (e))
+
+static void named(void)
+{
+	char *p = mmap(NULL, 8 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	mprotect(p, 8 * 4096, PROT_READ);
+	mprotect(p + 4096, 6 * 4096, PROT_READ | PROT_WRITE);
+	without_names = name(p, 4096, "probe") == -EINVAL;
+	N(name(p, 4096, NULL) == 0);
+	N(name(p + 4096, 6 * 4096, "first") == 0);
+	N(times("/proc/self/maps", "[anon:first]\n") == 1);
+	N(times("/proc/self/smaps", "[anon:first]\n") == 1);
+	/* Another name cuts, the same one joins. */
+	N(name(p + 2 * 4096, 4096, "second: a b") == 0);
+	N(times("/proc/self/maps", "[anon:first]\n") == 2);
+	N(times("/proc/self/maps", "[anon:second: a b]\n") == 1);
+	N(CHILD(_exit(times("/proc/self/maps", "[anon:first]\n") == 2)) == 1);
+	N(name(p + 2 * 4096, 4095, "first") == 0);
+	N(times("/proc/self/maps", "[anon:first]\n") == 1);
+	N(name(p + 4096, 6 * 4096, NULL) == 0);
+	N(times("/proc/self/maps", "[anon:first]\n") == 0);
+	/* What cannot be a name, or have one. */
+	char longer[90];
+	memset(longer, 'x', sizeof longer);
+	longer[79] = 0;
+	N(name(p, 4096, longer) == 0);
+	longer[79] = 'x';
+	longer[80] = 0;
+	N(name(p, 4096, longer) == -EINVAL);
+	N(name(p, 4096, "a[b") == -EINVAL);
+	N(name(p, 4096, "a$") == -EINVAL);
+	N(name(p, 4096, "a\n") == -EINVAL);
+	N(name(p, 4096, (char *)1) == -EFAULT);
+	N(name(p + 1, 4096, "x") == -EINVAL);
+	N(name(p, 0, "x") == 0);
+	N(name(p, -1ul, "x") == -EINVAL);
+	N(prctl(0x53564d41, 1, p, 4096, "x") == -1 && errno == EINVAL);
+	int fd = open("/proc/self/exe", O_RDONLY);
+	char *f = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, fd, 0);
+	N(name(f, 4096, "x") == -EBADF);
+	munmap(p + 4 * 4096, 4096);
+	N(name(p + 3 * 4096, 3 * 4096, "holes") == -ENOMEM);
+	N(times("/proc/self/maps", "[anon:holes]\n") == 2);
+	char *q = mmap(NULL, 4096, PROT_READ, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	N(name(q, 4096, "shared") == 0);
+	N(times("/proc/self/maps", "[anon_shmem:shared]\n") == 1);
+}
+
 static const struct check all[] = {
-	CHECK(remapped), CHECK(cached), CHECK(quotas),
+	CHECK(named), CHECK(remapped), CHECK(cached), CHECK(quotas),
 	CHECK(compared), CHECK(advised), CHECK(logged), CHECK(old), CHECK(sealed),
 };
 MAIN(all)

@@ -72,6 +72,7 @@ impl State {
         };
         to.room.inherit(&self.room);
         to.quota.inherit(&self.quota);
+        to.names = self.names.clone();
         to.bounds.set(self.bounds.get().inherited());
         to.pmas.inherit_foreign(&self.pmas);
         let vmas: Vec<(Range<u64>, Vma)> = self

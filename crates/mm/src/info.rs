@@ -23,6 +23,8 @@ pub struct VmaInfo {
     pub offset: u64,
     file: Option<Arc<FileRef>>,
     special: &'static str,
+    /// What the program calls it.
+    label: Option<Arc<[u8]>>,
 }
 
 impl VmaInfo {
@@ -50,8 +52,15 @@ impl VmaInfo {
     /// The path, `[heap]`, `[stack]` or a name in brackets; empty for other anonymous memory.
     #[must_use]
     pub fn name(&self) -> Vec<u8> {
-        self.map_name()
-            .map_or_else(|| self.special.as_bytes().to_vec(), |n| n.path())
+        let labelled = |kind: &[u8]| {
+            let label = self.label.as_deref()?;
+            Some([b"[", kind, b":", label, b"]"].concat())
+        };
+        match (self.map_name(), self.special) {
+            (Some(n), _) => labelled(b"anon_shmem").unwrap_or_else(|| n.path()),
+            (None, "") => labelled(b"anon").unwrap_or_default(),
+            (None, special) => special.as_bytes().to_vec(),
+        }
     }
 
     /// Device and inode number; zeros for anonymous memory.
@@ -237,6 +246,7 @@ impl State {
             offset: v.file.as_ref().map_or(0, |f| f.offset),
             file: v.file.as_ref().map(|f| f.file.clone()),
             special,
+            label: self.names.of(v.flags),
         }
     }
 

@@ -93,6 +93,7 @@ mod host_map;
 mod info;
 mod lock;
 mod map;
+pub mod names;
 mod padding;
 mod patch;
 mod patches;

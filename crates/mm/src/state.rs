@@ -11,6 +11,7 @@ use crate::bounds::Bounded;
 use crate::chunk::Chunk;
 use crate::hands::{Hands, Kin};
 use crate::host_map::HostMap;
+use crate::names::Names;
 use crate::patches::Patches;
 use crate::predict::Predictor;
 use crate::quota::Quota;
@@ -38,6 +39,8 @@ pub(crate) struct State {
     pub(crate) quota: Quota,
     /// What it knows of its family is shared with others, under a lock of its own, a leaf.
     pub(crate) predictor: Predictor,
+    /// Of anonymous memory.
+    pub(crate) names: Names,
     /// The call sites that are patched.
     pub(crate) patches: Patches,
     /// Faults served.
@@ -79,6 +82,7 @@ impl State {
             room: Room::new(),
             quota: Quota::new(),
             predictor: Predictor::default(),
+            names: Names::default(),
             patches: Patches::default(),
             faults: 0,
             chunk: Chunk::default(),

@@ -29,10 +29,12 @@ bitflags::bitflags! {
         const SEALED = 1 << 32;
         /// See [`crate::confidential`].
         const CONFIDENTIAL = 1 << 33;
+        /// The number of its name: see [`crate::names`].
+        const NAME = 0x7ff << 34;
     }
 }
 
-// No two share a bit: new ones go from bit 34 on.
+// No two share a bit: new ones go from bit 45 on.
 const _: () = {
     let (all, mut ones, mut i) = (<VmaFlags as bitflags::Flags>::FLAGS, 0, 0);
     while i < all.len() {

@@ -99,6 +99,11 @@ enum PrctlCmd {
     SetNoNewPrivs,
     GetNoNewPrivs,
     SetThpDisable,
+    SetMemoryName {
+        at: Va,
+        len: u64,
+        name: Option<StrPtr>,
+    },
     SetConfidential,
     GetConfidential,
     GetThpDisable,
@@ -115,8 +120,7 @@ enum AmbientCmd {
 }
 
 impl PrctlCmd {
-    /// `EINVAL` for what there is not, and for arguments that are wrong whoever asks. (There are no
-    /// names for anonymous memory: `PR_SET_VMA`, as without CONFIG_ANON_VMA_NAME.)
+    /// `EINVAL` for what there is not, and for arguments that are wrong whoever asks.
     fn new(option: PrctlOption, [arg2, arg3, arg4, arg5]: [u64; 4]) -> Result<PrctlCmd> {
         use PrctlOption as O;
         let rest_is_zero = [arg3, arg4, arg5] == [0; 3];
@@ -150,6 +154,12 @@ impl PrctlCmd {
             O::PR_GET_CHILD_SUBREAPER => PrctlCmd::GetSubreaper(out),
             O::PR_SET_NO_NEW_PRIVS if arg2 == 1 && rest_is_zero => PrctlCmd::SetNoNewPrivs,
             O::PR_GET_NO_NEW_PRIVS if arg2 == 0 && rest_is_zero => PrctlCmd::GetNoNewPrivs,
+            // PR_SET_VMA_ANON_NAME, the only one.
+            O::PR_SET_VMA if arg2 == 0 => PrctlCmd::SetMemoryName {
+                at: Va(arg3),
+                len: arg4,
+                name: (arg5 != 0).then_some(StrPtr(Va(arg5))),
+            },
             O::PR_SET_THP_DISABLE => PrctlCmd::SetThpDisable,
             O::PR_GET_THP_DISABLE => PrctlCmd::GetThpDisable,
             O::PR_SET_CONFIDENTIAL if arg2 == 1 && rest_is_zero => PrctlCmd::SetConfidential,
@@ -221,6 +231,7 @@ fn prctl(
         }
         PrctlCmd::SetNoNewPrivs => cx.no_new_privs.store(true, Ordering::Relaxed),
         PrctlCmd::GetNoNewPrivs => return Ok(cx.no_new_privs.load(Ordering::Relaxed).into()),
+        PrctlCmd::SetMemoryName { at, len, name } => set_memory_name(cx, at, len, name)?,
         PrctlCmd::SetConfidential => mm.set_confidential()?,
         PrctlCmd::GetConfidential => return Ok(mm.is_confidential().into()),
         PrctlCmd::Ambient(cmd) => return ambient(cx, cmd),
@@ -231,6 +242,17 @@ fn prctl(
         | PrctlCmd::GetThpDisable => {}
     }
     Ok(0)
+}
+
+/// Names anonymous memory, or takes its name away (`prctl_set_vma`).
+fn set_memory_name(cx: &Context, at: Va, len: u64, name: Option<StrPtr>) -> Result<()> {
+    let mm = cx.mm();
+    let read = |n: StrPtr| match mm.read_cstr(n.0, mm::names::MAX_LEN) {
+        Err(ENAMETOOLONG) => Err(EINVAL),
+        r => r,
+    };
+    let name = name.map(read).transpose()?;
+    mm.set_name(at, len, name.as_deref())
 }
 
 /// Bits of `securebits`; each has a lock, which is the bit above.
@@ -425,7 +447,7 @@ fn personality(cx: &mut Context, persona: u32) -> SysResult {
 
 calls! {
     personality: "ADDR_COMPAT_LAYOUT and MMAP_PAGE_ZERO without effect",
-    prctl: "no names of memory",
+    prctl,
     arch_prctl,
     seccomp: "no listeners (SECCOMP_FILTER_FLAG_NEW_LISTENER), nothing is logged",
 }
