@@ -167,6 +167,7 @@ fn setup() -> Setup {
             flags: 1,
             mtu: 1500,
             gso_max: 65_536,
+            conf: Default::default(),
             addresses: addresses.to_vec(),
         }],
         routes,

@@ -121,7 +121,7 @@ mod work;
 pub use addr::{Endpoint, unix_path};
 pub use bindings::PortRange;
 pub use control::{Control, Ucred};
-pub use devices::TunFile;
+pub use devices::{ConfOf, Setting, TunFile};
 pub use family::{socket, socketpair};
 pub use lingering::Lingering;
 pub use netlink::Inbox as NetlinkInbox;

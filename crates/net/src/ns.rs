@@ -3,7 +3,7 @@
 
 use crate::addr::Endpoint;
 use crate::bindings::{PortRange, PortTable};
-use crate::devices::{Bell, Device, Kind, Listeners, Table, Wanted};
+use crate::devices::{Bell, Confs, Device, Kind, Listeners, Table, Wanted};
 use crate::groups::DeviceGroups;
 use crate::host::HostNetwork;
 use crate::inflight::InFlightRegistry;
@@ -54,6 +54,8 @@ pub struct NetNamespace {
     pub(crate) taps: Arc<Taps>,
     /// Its devices, addresses, routes and neighbours: [`crate::devices`].
     pub(crate) table: Mutex<Table>,
+    /// Settings of devices. After `table`.
+    pub(crate) confs: Mutex<Confs>,
     /// Who is told of their changes.
     pub(crate) listeners: Listeners,
     /// Who is told of changes of rules.
@@ -197,6 +199,7 @@ impl NetNamespace {
             raw: RawSockets::default(),
             taps: Arc::default(),
             table: Mutex::default(),
+            confs: Mutex::default(),
             listeners: Listeners::default(),
             rule_listeners: Listeners::default(),
             rules: Arc::default(),

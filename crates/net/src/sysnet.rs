@@ -65,6 +65,15 @@ impl NetNamespace {
         self.interfaces().into_iter().map(|i| i.name).collect()
     }
 
+    /// The index of a device that programs may set something of.
+    #[must_use]
+    pub fn device_index(&self, name: &[u8]) -> Option<i32> {
+        let t = self.table.lock();
+        let mut all = t.entries.iter();
+        all.find(|(_, e)| e.name.as_bytes() == name)
+            .map(|(i, _)| *i)
+    }
+
     /// A file of a device. `None`: there is no such device, or it has no answer (`EINVAL`).
     #[must_use]
     pub fn device_text(&self, device: &str, file: &str) -> Option<String> {

@@ -18,6 +18,7 @@ pub struct Setup {
 /// Whether packets for others are sent on.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Forwards {
+    /// Of what comes by devices that do not keep it ([`Conf::keeps`]).
     pub v4: bool,
     pub v6: bool,
     /// The indices of devices by which none leaves that is not this host's, nor an answer to one
@@ -39,6 +40,27 @@ pub struct Device {
     /// (`gso_max_size`); 0 where it cuts none.
     pub gso_max: u32,
     pub addresses: Vec<Address>,
+    #[serde(default)]
+    pub conf: Conf,
+}
+
+/// How a device takes IPv4's packets (`net.ipv4.conf`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Conf {
+    /// What is for others is not sent on, whatever [`Forwards::v4`] says.
+    pub keeps: bool,
+    pub reverse_path: ReversePath,
+}
+
+/// By which device the way to a packet's source must lead (RFC 3704).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum ReversePath {
+    #[default]
+    Unasked,
+    /// By the one that it came by.
+    Same,
+    /// By any.
+    Any,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -5,6 +5,7 @@
 //! mod         a namespace takes devices, and has its stack follow the table
 //! table       what a namespace says of its devices
 //! links       devices that are made, changed, moved and taken away
+//! conf        settings of devices
 //! addresses   the same for addresses, routes and neighbours
 //! news        what is told of a change, and to whom
 //! device      a device and its frames
@@ -16,6 +17,7 @@
 
 mod addresses;
 mod bridge;
+mod conf;
 mod device;
 mod links;
 mod news;
@@ -23,6 +25,8 @@ mod table;
 mod tun;
 
 pub(crate) use addresses::How;
+pub(crate) use conf::Confs;
+pub use conf::{ConfOf, Setting};
 pub(crate) use device::{Device, Kind};
 pub(crate) use links::{NewKind, Wanted};
 pub(crate) use news::{Listener, Listeners, News};
@@ -107,7 +111,7 @@ impl NetNamespace {
         } else {
             Inside::Joined
         };
-        t.setup(self.forwards(), inside)
+        t.setup(&self.confs_for(t), self.forwards(), inside)
     }
 
     fn device(&self, index: i32) -> Option<Arc<Device>> {
@@ -115,13 +119,11 @@ impl NetNamespace {
         t.entries.get(&index).map(|e| e.device.clone())
     }
 
-    /// `net.ipv4.ip_forward` and `net.ipv6.conf.all.forwarding`.
-    fn forwards(&self) -> [bool; 2] {
+    /// `net.ipv6.conf.all.forwarding`.
+    fn forwards(&self) -> bool {
         let kept = self.kept.lock();
-        ["ip_forward", "ipv6_forwarding"].map(|name| {
-            let first = kept.get(name).and_then(|v| v.first());
-            first.is_some_and(|n| *n != 0)
-        })
+        let first = kept.get("ipv6_forwarding").and_then(|v| v.first());
+        first.is_some_and(|n| *n != 0)
     }
 
     /// One of the settings that are kept by name is another one now.

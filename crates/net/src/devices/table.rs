@@ -8,6 +8,7 @@
 //!   once.
 //! - Numbers of all objects are bounded, and each is charged to who made it.
 
+use super::conf::Confs;
 use super::device::{Device, Kind};
 use super::tun::Layer;
 use crate::interface::{Interface, LO_INDEX};
@@ -319,9 +320,9 @@ impl Table {
     }
 
     /// What the stack is told: the loopback device only where packets pass by it. `forwards`:
-    /// whether it sends packets for others on, of IPv4 and of IPv6. By devices of the host it
-    /// never does, unless rules have made them this host's own.
-    pub fn setup(&self, forwards: [bool; 2], inside: Inside) -> Setup {
+    /// whether it sends packets for others on, of IPv6; `confs`: the same of IPv4, by devices. By
+    /// devices of the host it never does, unless rules have made them this host's own.
+    pub fn setup(&self, confs: &Confs, forwards: bool, inside: Inside) -> Setup {
         let of_stack = |d: &Device| inside == Inside::Packets || !matches!(d.kind, Kind::Loopback);
         let all = self.entries.iter().filter(|(_, e)| of_stack(&e.device));
         let mut devices: Vec<setup::Device> = all
@@ -333,6 +334,7 @@ impl Table {
                 mtu: e.mtu,
                 gso_max: e.gso_max,
                 addresses: e.addresses.iter().map(|(a, _)| of_address(a)).collect(),
+                conf: confs.conf(*index),
             })
             .collect();
         devices.sort_by_key(|d| d.index);
@@ -348,8 +350,8 @@ impl Table {
                 .collect(),
             neighbours: self.neighbours.iter().map(|(n, _)| *n).collect(),
             forwards: setup::Forwards {
-                v4: forwards[0],
-                v6: forwards[1],
+                v4: confs.forwards(),
+                v6: forwards,
                 guarded,
             },
         }

@@ -15,6 +15,7 @@ use super::extension::{self, V4Options};
 use super::receive::Arrival;
 use super::types::{Cast, FrameMeta, NoRoute, Sent};
 use super::wire::{Head, be16, is_link_local};
+use crate::setup::ReversePath;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -24,7 +25,11 @@ impl Ip {
     /// Whether a packet that is not for this host is to be taken on.
     pub(super) fn takes_on(&self, at: &Arrival<'_>, from: IpAddr, to: IpAddr) -> bool {
         let f = &at.table.forwards;
-        let on = if to.is_ipv4() { f.v4 } else { f.v6 };
+        let on = if to.is_ipv4() {
+            f.v4 && !at.dev.setup.conf.keeps
+        } else {
+            f.v6
+        };
         let is_plain = |ip: IpAddr| {
             !ip.is_unspecified() && !ip.is_loopback() && !ip.is_multicast() && !is_link_local(ip)
         };
@@ -35,6 +40,23 @@ impl Ip {
             && at.table.cast(from) == Cast::Unicast
             && !at.table.is_local(from)
             && !at.table.is_local(to)
+    }
+
+    /// Whether a packet's source is where the device that it came by does not lead
+    /// (`fib_validate_source`). What passes inside has been looked at when it was sent.
+    pub(super) fn is_from_elsewhere(&self, at: &Arrival<'_>, from: IpAddr) -> bool {
+        let asks = at.dev.setup.conf.reverse_path;
+        if !from.is_ipv4()
+            || asks == ReversePath::Unasked
+            || at.dev.is_loopback()
+            || from.is_unspecified()
+        {
+            return false;
+        }
+        let Ok(way) = at.table.way(from, None, None) else {
+            return true;
+        };
+        asks == ReversePath::Same && way.device != at.dev.place
     }
 
     /// Sends a packet on.

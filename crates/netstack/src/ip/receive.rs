@@ -239,6 +239,9 @@ impl Ip {
 
     /// A packet for this host, with to how many it was sent; another one is sent on or refused.
     fn for_this_host(&self, at: &Arrival<'_>, d: Datagram) -> Option<Datagram> {
+        if self.is_from_elsewhere(at, d.from) {
+            return None;
+        }
         if let Some(cast) = self.admits(at, d.to) {
             return Some(Datagram { cast, ..d });
         }

@@ -117,6 +117,7 @@ fn device(
         flags: flags.bits(),
         mtu: 0,
         gso_max: 0,
+        conf: Default::default(),
         addresses: Vec::new(),
     };
     let mut mac = None;

@@ -153,6 +153,7 @@ pub fn device(mac: [u8; 6], addresses: Vec<Address>) -> Device {
         mtu: 1500,
         gso_max: 65_536,
         addresses,
+        conf: Default::default(),
     }
 }
 

@@ -2,11 +2,13 @@
 
 use super::owned;
 use crate::ns::NetNs;
+use net::{ConfOf, Setting};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use vfs::Perm;
 use vfs::file::File;
-use vfs::fs::dynamic::{DynFile, StaticDir};
+use vfs::fs::dynamic::{DynDir, DynEntry, DynFile, DynNode, StaticDir};
+use vfs::mode::FileType;
+use vfs::{Caller, Perm};
 
 /// Numbers of a network namespace that can be set: some mean something here, the others are kept
 /// for who reads them back.
@@ -23,6 +25,8 @@ enum Number {
     /// Of netfilter: how many connections are known, and how many may be.
     Known,
     MostKnown,
+    /// A setting of devices.
+    Device(ConfOf, Setting),
     /// As many numbers as it begins with, of which none is above the last one here. There are no
     /// ping sockets: their groups stand here.
     Kept(&'static str, &'static [i64], i64),
@@ -54,6 +58,10 @@ impl DynFile for Numbers {
             }
             Number::Known => self.ns.known_connections().0.to_string(),
             Number::MostKnown => self.ns.known_connections().1.to_string(),
+            Number::Device(of, setting) => {
+                let value = self.ns.conf(*of, *setting).ok_or(abi::errno::ENOENT)?;
+                value.to_string()
+            }
             Number::Kept(name, first, _) => {
                 let kept = self.ns.kept.lock();
                 let v = kept.get(name).map_or(*first, Vec::as_slice);
@@ -95,18 +103,62 @@ impl DynFile for Numbers {
                 let n = usize::try_from(*n).map_err(|_| EINVAL)?;
                 self.ns.set_most_known_connections(n)?;
             }
+            (Number::Device(of, setting), [n]) => {
+                let n = i32::try_from(*n).map_err(|_| EINVAL)?;
+                self.ns.set_conf(*of, *setting, n)?;
+            }
             (Number::Kept(name, first, most), all) if all.len() == first.len() => {
                 if all.iter().any(|n| n > most) {
                     return Err(EINVAL);
                 }
                 self.ns.kept.lock().insert(name, given);
-                if name.ends_with("forward") || name.ends_with("forwarding") {
+                if name.ends_with("forwarding") {
                     self.ns.setting_changed();
                 }
             }
             _ => return Err(EINVAL),
         }
         Ok(data.len())
+    }
+}
+
+/// `net.ipv4.conf`: a directory for each device, as it is when it is looked at, for those to come,
+/// and for all.
+struct Confs(Arc<NetNs>);
+
+impl Confs {
+    fn of(&self, name: &[u8]) -> Option<ConfOf> {
+        match name {
+            b"all" => Some(ConfOf::All),
+            b"default" => Some(ConfOf::Default),
+            _ => self.0.device_index(name).map(ConfOf::Device),
+        }
+    }
+}
+
+impl DynDir for Confs {
+    fn lookup(&self, _: &Caller<'_>, name: &[u8]) -> abi::Result<DynNode> {
+        let of = self.of(name).ok_or(abi::errno::ENOENT)?;
+        let setting = |s| Numbers {
+            ns: self.0.clone(),
+            what: Number::Device(of, s),
+        };
+        let dir = StaticDir::new()
+            .file("forwarding", setting(Setting::Forwarding))
+            .file("rp_filter", setting(Setting::ReversePath));
+        Ok(DynNode::Dir(Arc::new(dir)))
+    }
+
+    fn list(&self, _: &File) -> abi::Result<Vec<DynEntry>> {
+        let always = ["all", "default"].map(String::from);
+        let known = |n: &String| self.of(n.as_bytes()).is_some();
+        let names = self.0.device_names().into_iter().filter(known);
+        let all = always.into_iter().chain(names);
+        let entry = |name: String| DynEntry {
+            name: name.into_bytes(),
+            kind: FileType::Directory,
+        };
+        Ok(all.map(entry).collect())
     }
 }
 
@@ -124,7 +176,11 @@ pub(super) fn settings(ns: &Arc<NetNs>, first: &Arc<NetNs>) -> StaticDir {
             number(Number::UnprivilegedPortStart),
         )
         .file("ping_group_range", kept("ping_group_range", &[1, 0]))
-        .file("ip_forward", kept("ip_forward", &[0]))
+        .file(
+            "ip_forward",
+            number(Number::Device(ConfOf::All, Setting::Forwarding)),
+        )
+        .dir("conf", Confs(ns.clone()))
         .file("tcp_keepalive_time", kept("tcp_keepalive_time", &[7200]))
         .file("tcp_keepalive_intvl", kept("tcp_keepalive_intvl", &[75]))
         .file("tcp_keepalive_probes", kept("tcp_keepalive_probes", &[9]))
