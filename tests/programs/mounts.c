@@ -879,6 +879,9 @@ static void handles(void)
 	T(syscall(SYS_name_to_handle_at, dir, "", &h, &id, AT_EMPTY_PATH));
 	T(by(dir, &h, O_WRONLY));
 	T(by(999, &h, O_RDONLY));
+	int ends[2];
+	T(pipe(ends));
+	T(by(ends[0], &h, O_RDONLY));
 	h.n = 0;
 	T(by(AT_FDCWD, &h, O_RDONLY));
 	h.n = 129;

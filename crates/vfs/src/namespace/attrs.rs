@@ -107,21 +107,26 @@ impl MountNamespace {
         Ok(())
     }
 
-    /// `change_mnt_propagation`. Under the mount lock.
+    /// `change_mnt_propagation`. Under the mount lock; nothing where its tree has begun to end.
     fn propagate(&self, m: &Arc<Mount>, p: Propagation) {
         let peers = &self.vfs.peers;
-        let mut f = m.flags();
-        match p {
-            Propagation::Shared => {
-                f -= MountFlags::UNBINDABLE;
-                peers.share(m);
+        let change = || {
+            let mut f = m.flags();
+            match p {
+                Propagation::Shared => {
+                    f -= MountFlags::UNBINDABLE;
+                    peers.share(m);
+                }
+                Propagation::Slave => peers.make_slave(m),
+                Propagation::Private | Propagation::Unbindable => {
+                    f.set(MountFlags::UNBINDABLE, p == Propagation::Unbindable);
+                    peers.leave(m);
+                }
             }
-            Propagation::Slave => peers.make_slave(m),
-            Propagation::Private | Propagation::Unbindable => {
-                f.set(MountFlags::UNBINDABLE, p == Propagation::Unbindable);
-                peers.leave(m);
-            }
+            m.set_flags(f);
+        };
+        if let Some(core) = self.core_of(m) {
+            core.while_alive(change);
         }
-        m.set_flags(f);
     }
 }

@@ -5,7 +5,9 @@
 //! changes.
 
 use super::trees::Copy;
-use super::{Core, Keep, MountNamespace, Parting, Recursive, holds_mounts, lock_tree, subtree};
+use super::{
+    Core, Detached, Keep, MountNamespace, Parting, Recursive, holds_mounts, lock_tree, subtree,
+};
 use crate::dentry::Dentry;
 use crate::mount::{Mount, MountFlags, Path};
 use crate::peers::Copied;
@@ -216,8 +218,23 @@ impl MountNamespace {
         Ok(())
     }
 
+    /// The detached tree that a mount is in, so that it does not end meanwhile; `None` for one in a
+    /// namespace. `EINVAL` where it has begun to end.
+    fn tree_of(&self, m: &Mount) -> Result<Option<Arc<Detached>>> {
+        match self.core_of(m) {
+            Some(core) if core.origin.is_some() => {
+                let trees = self.vfs.detached.lock();
+                let tree = trees.get(&core.id).and_then(std::sync::Weak::upgrade);
+                tree.map(Some).ok_or(EINVAL)
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// `MS_MOVE` and move_mount(2); `root` is the caller's root directory.
     pub fn move_mount(&self, from: &Path, to: &Path, beneath: Beneath, root: &Path) -> Result<()> {
+        // Dropped without the mount lock: one may be the last.
+        let (source, target);
         let _g = self.vfs.mount_lock.lock();
         if !from.is_mount_root() || to.is_dir() != from.is_dir() {
             return Err(EINVAL);
@@ -226,6 +243,8 @@ impl MountNamespace {
         if t.dentry.is_unhashed() && !t.is_mount_root() {
             return Err(ENOENT);
         }
+        target = self.tree_of(&t.mnt)?;
+        source = self.tree_of(m)?;
         let detached = if self.owns(m) {
             let (parent, _) = m.parent().ok_or(EINVAL)?;
             if m.is_locked() || parent.is_shared() || !self.owns(&t.mnt) {
@@ -256,6 +275,7 @@ impl MountNamespace {
         if all.iter().any(shows_older) || is_ancestor(m, &t.mnt) {
             return Err(ELOOP);
         }
+        debug_assert!(target.is_none() || !self.owns(&t.mnt));
         let steps = self.hang_plan(m, &t)?;
         match detached {
             None => {
@@ -266,15 +286,9 @@ impl MountNamespace {
                 let core = self.core_of(&t.mnt).ok_or(EINVAL)?;
                 core.room(&core.payer, all.len())?;
                 old.give_up(all.len());
-                let tree = self
-                    .vfs
-                    .detached
-                    .lock()
-                    .get(&old.id)
-                    .and_then(std::sync::Weak::upgrade);
                 self.hang_by(m, &t, &steps);
                 core.enter(&all);
-                if let Some(tree) = tree {
+                if let Some(tree) = &source {
                     tree.let_go();
                 }
             }
@@ -356,9 +370,12 @@ impl MountNamespace {
         {
             return Err(EINVAL);
         }
-        b.set_flags(b.flags() - MountFlags::UNBINDABLE);
-        self.vfs.peers.set_group(b, a);
-        Ok(())
+        let core = self.core_of(b).ok_or(EINVAL)?;
+        let set = core.while_alive(|| {
+            b.set_flags(b.flags() - MountFlags::UNBINDABLE);
+            self.vfs.peers.set_group(b, a);
+        });
+        set.ok_or(EINVAL)
     }
 }
 
