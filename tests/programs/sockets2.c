@@ -9,6 +9,9 @@
 #define UDP_CORK_ 1
 #define SO_RCVMARK_ 75
 #define SO_MEMINFO_ 55
+#define SO_PEERPIDFD_ 77
+#define SO_PASSPIDFD_ 76
+#define TCP_INQ_ 36
 #define IPV6_RECVORIGDSTADDR_ 74
 #define IPV6_MULTICAST_ALL_ 29
 
@@ -654,6 +657,80 @@ static void ancillary(int family)
 static void ancillary4(void) { ancillary(AF_INET); }
 static void ancillary6(void) { ancillary(AF_INET6); }
 
+/* When the bytes of a stream came, and how many are left. */
+static void stream_told(int family)
+{
+	int fd[2];
+	pair(family, fd);
+	T(set(fd[1], SOL_SOCKET, SO_TIMESTAMP_OLD, 1));
+	T(set(fd[1], IPPROTO_TCP, TCP_INQ_, 1));
+	T(get(fd[1], IPPROTO_TCP, TCP_INQ_));
+	T(set(fd[1], IPPROTO_TCP, TCP_INQ_, 2));
+	ms(50);
+	T(write(fd[0], "abc", 3));
+	ms(20);
+	told("peek", fd[1], MSG_PEEK);
+	told("all", fd[1], 0);
+	told("nothing", fd[1], 0);
+	T(set(fd[1], SOL_SOCKET, SO_TIMESTAMP_OLD, 0));
+	T(set(fd[1], SOL_SOCKET, SO_TIMESTAMPING_OLD, 1 << 3 | 1 << 4));
+	static char much[1000];
+	T(write(fd[0], much, sizeof much));
+	ms(20);
+	told("some", fd[1], 0);
+	told("rest", fd[1], 0);
+	close(fd[0]);
+	ms(20);
+	told("end", fd[1], 0);
+	close(fd[1]);
+}
+static void stream_told4(void) { stream_told(AF_INET); }
+static void stream_told6(void) { stream_told(AF_INET6); }
+
+/* Who is at the other end of a UNIX socket. */
+static void peers(void)
+{
+	int fd[2], pid, groups[64];
+	socklen_t n = sizeof pid;
+	char b[9], c[256];
+	socketpair(AF_UNIX, SOCK_STREAM, 0, fd);
+	T(getsockopt(fd[0], SOL_SOCKET, SO_PEERPIDFD_, &pid, &n) == 0 && pid > 2);
+	Y(fcntl(pid, F_GETFD) == FD_CLOEXEC);
+	T(syscall(SYS_pidfd_send_signal, pid, 0, NULL, 0));
+	n = sizeof groups;
+	int mine = getgroups(64, groups);
+	T(getsockopt(fd[0], SOL_SOCKET, SO_PEERGROUPS, groups, &n));
+	Y(n == mine * 4);
+	if (mine > 0) {
+		n = 1;
+		Y(getsockopt(fd[0], SOL_SOCKET, SO_PEERGROUPS, groups, &n) == -1 && errno == ERANGE && n == mine * 4);
+	}
+	T(set(fd[1], SOL_SOCKET, SO_PASSPIDFD_, 1));
+	T(get(fd[1], SOL_SOCKET, SO_PASSPIDFD_));
+	T(write(fd[0], "x", 1));
+	struct iovec iov = { b, 9 };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = c, .msg_controllen = sizeof c };
+	T(recvmsg(fd[1], &m, 0));
+	struct cmsghdr *h = CMSG_FIRSTHDR(&m);
+	Y(h && h->cmsg_level == SOL_SOCKET && h->cmsg_type == 4 && h->cmsg_len == CMSG_LEN(4));
+	if (h)
+		T(syscall(SYS_pidfd_send_signal, *(int *)CMSG_DATA(h), 0, NULL, 0));
+	T(write(fd[0], "x", 1));
+	m.msg_controllen = 8;
+	T(recvmsg(fd[1], &m, 0));
+	T(m.msg_flags);
+	close(fd[0]), close(fd[1]);
+	int s = socket(AF_UNIX, SOCK_STREAM, 0);
+	n = 4;
+	T(getsockopt(s, SOL_SOCKET, SO_PEERPIDFD_, &pid, &n));
+	n = sizeof groups;
+	T(getsockopt(s, SOL_SOCKET, SO_PEERGROUPS, groups, &n));
+	s = socket(AF_INET, SOCK_STREAM, 0);
+	n = 4;
+	T(getsockopt(s, SOL_SOCKET, SO_PEERPIDFD_, &pid, &n));
+	T(set(s, SOL_SOCKET, SO_PASSPIDFD_, 1));
+}
+
 /* Sources of groups. */
 static int got(int s)
 {
@@ -715,6 +792,19 @@ static void sources4(void)
 	T(setsockopt(r, IPPROTO_IP, IP_MSFILTER, &f, 19));
 	f.count = 11;
 	T(setsockopt(r, IPPROTO_IP, IP_MSFILTER, &f, 60));
+	socklen_t fl = sizeof f;
+	f.count = 12, f.mode = 9;
+	T(getsockopt(r, IPPROTO_IP, IP_MSFILTER, &f, &fl));
+	say("filter", "%u bytes, mode %u, %u, %x", fl, f.mode, f.count, f.list[0].s_addr);
+	f.count = 0;
+	T(getsockopt(r, IPPROTO_IP, IP_MSFILTER, &f, &fl));
+	say("filter", "%u bytes, %u", fl, f.count);
+	fl = 15;
+	T(getsockopt(r, IPPROTO_IP, IP_MSFILTER, &f, &fl));
+	f.group.s_addr++, fl = 16;
+	T(getsockopt(r, IPPROTO_IP, IP_MSFILTER, &f, &fl));
+	f.group.s_addr--;
+	f.list[0] = two;
 	f.mode = 2, f.count = 1;
 	T(setsockopt(r, IPPROTO_IP, IP_MSFILTER, &f, 20));
 	f.mode = 0, f.count = 0;
@@ -762,6 +852,7 @@ static void sources6(void)
 
 static const struct check all[] = {
 	CHECK(corked4), CHECK(corked6), CHECK(ancillary4), CHECK(ancillary6), CHECK(sources4), CHECK(sources6),
+	CHECK(stream_told4), CHECK(stream_told6), CHECK(peers),
 	CHECK(linger4), CHECK(linger6), CHECK(deferral4), CHECK(deferral6), CHECK(urgent4), CHECK(urgent6),
 	CHECK(urgent_unix), CHECK(signalled4), CHECK(signalled_unix),
 };

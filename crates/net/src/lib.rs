@@ -123,6 +123,7 @@ pub use bindings::PortRange;
 pub use control::{Control, Ucred};
 pub use devices::{ConfOf, Setting, TunFile};
 pub use family::{socket, socketpair};
+pub use inet::{IP_MSFILTER, MCAST_MSFILTER};
 pub use lingering::Lingering;
 pub use netlink::Inbox as NetlinkInbox;
 pub use ns::{Link, NetNamespace};

@@ -2,7 +2,7 @@
 //! SO_TIMESTAMPING (`Documentation/networking/timestamping.rst`).
 //!
 //! All are the software's: no device here has a clock. A datagram's is the time when it came to
-//! the socket. What is sent is told of in the error queue (`datagrams::errors`), with a number
+//! the socket, a stream's that of the last bytes that came (`tcp_recv_timestamp`). What is sent is told of in the error queue (`datagrams::errors`), with a number
 //! where that was asked for.
 
 use crate::control::Control;
@@ -116,6 +116,11 @@ impl Stamps {
                 i32::from(on).to_le_bytes().to_vec()
             }
         }
+    }
+
+    /// Whether the time when something came is told.
+    pub fn of_arrivals(&self) -> bool {
+        self.on.load(Ordering::Relaxed) != 0 || self.flags() & RX_SOFTWARE != 0
     }
 
     /// SO_TIMESTAMPING's flags.

@@ -20,7 +20,7 @@ use ipc::ring::ByteRing;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering, fence};
 use vfs::{File, Sink, Source};
 use wait::Events;
 use wait::offer::{Place, Then};
@@ -46,6 +46,8 @@ pub struct Half {
     pub holder: u64,
     /// TCP: how far packet sockets have seen it.
     pub shown: AtomicU32,
+    /// TCP: when the last bytes came, where the reader is told; nanoseconds of CLOCK_REALTIME.
+    pub came: AtomicI64,
 }
 
 struct State {
@@ -219,6 +221,7 @@ impl Half {
             writer: writer.clone(),
             holder,
             shown: AtomicU32::new(0),
+            came: AtomicI64::new(0),
         })
     }
 
@@ -429,6 +432,10 @@ impl Half {
             }
             n
         };
+        if self.reader.stamps.of_arrivals() {
+            let now = hostcall::time::clock_nanos(0);
+            self.came.store(now, Ordering::Relaxed);
+        }
         self.reader.notify(match urgency {
             Urgency::Plain => Events::READABLE,
             Urgency::Last => Events::READABLE | Events::PRI,

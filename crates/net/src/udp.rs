@@ -629,6 +629,10 @@ impl Protocol for Udp {
             }
         }
     }
+    fn option_of(&self, level: i32, name: i32, v: &[u8]) -> Option<Result<Vec<u8>>> {
+        self.rx.socket.option_of(level, name, v)
+    }
+
     fn get_option(&self, level: i32, name: i32) -> Result<Vec<u8>> {
         match (level, name) {
             (SOL_SOCKET, SO_ACCEPTCONN) => Ok(vec![0; 4]),

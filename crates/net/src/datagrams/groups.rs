@@ -125,6 +125,16 @@ impl Memberships {
         Ok(())
     }
 
+    /// The filter of a group. `EADDRNOTAVAIL` where it is in none.
+    pub fn filter(&self, ns: &NetNamespace, group: IpAddr, which: Which) -> Result<Filter> {
+        let mut all = self.0.lock();
+        match find(&mut all, ns, group, which) {
+            Ok(m) => Ok(m.filter.clone()),
+            Err(EINVAL) if group.is_multicast() => Err(EADDRNOTAVAIL),
+            Err(e) => Err(e),
+        }
+    }
+
     pub fn leave(&self, ns: &NetNamespace, group: IpAddr, which: Which) -> Result<()> {
         if group.is_ipv6() && !group.is_multicast() {
             return Err(EINVAL);

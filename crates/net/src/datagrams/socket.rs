@@ -308,6 +308,23 @@ impl DatagramSocket {
         }
     }
 
+    /// An option that is asked for with a value: the filter of a group.
+    pub fn option_of(&self, level: i32, name: i32, v: &[u8]) -> Option<Result<Vec<u8>>> {
+        let family = if level == SOL_IP { AF_INET } else { AF_INET6 };
+        let asked = match (level, name) {
+            (SOL_IP, IP_MSFILTER) => sources::asked_msfilter(v),
+            (SOL_IP | SOL_IPV6, MCAST_MSFILTER) => sources::asked_group_filter(v, family),
+            _ => return None,
+        };
+        Some(asked.and_then(|(group, which)| {
+            let f = self.groups.filter(&self.common.ns, group, which)?;
+            Ok(match name {
+                IP_MSFILTER => sources::told_msfilter(v, &f),
+                _ => sources::told_group_filter(v, &f),
+            })
+        }))
+    }
+
     /// What concerns sources of a group.
     fn set_sources(&self, level: i32, name: i32, v: &[u8]) -> Result<()> {
         let (ns, groups) = (&self.common.ns, &self.groups);

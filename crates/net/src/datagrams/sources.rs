@@ -201,6 +201,52 @@ pub(crate) fn group_filter(v: &[u8], family: u16) -> Result<(IpAddr, Which, Filt
     Ok((group, Which::by_index(int_of(v)?), Filter { mode, sources }))
 }
 
+/// Whose filter is asked for by a `struct ip_msfilter`.
+pub(crate) fn asked_msfilter(v: &[u8]) -> Result<(IpAddr, Which)> {
+    let which = Which {
+        device: 0,
+        address: v4(v, 4)?,
+    };
+    word(v, 12)?;
+    Ok((v4(v, 0)?.into(), which))
+}
+
+/// The same by a `struct group_filter`.
+pub(crate) fn asked_group_filter(v: &[u8], family: u16) -> Result<(IpAddr, Which)> {
+    word(v, 140)?;
+    Ok((address(&v[8..136], family)?, Which::by_index(int_of(v)?)))
+}
+
+/// The answer: how many sources there are, and as many as were asked for.
+pub(crate) fn told_msfilter(v: &[u8], f: &Filter) -> Vec<u8> {
+    let mut out = v[..8].to_vec();
+    out.extend_from_slice(&(f.mode as u32).to_le_bytes());
+    out.extend_from_slice(&(f.sources.len() as u32).to_le_bytes());
+    let most = word(v, 12).unwrap_or(0) as usize;
+    for s in f.sources.iter().take(most) {
+        if let IpAddr::V4(a) = s {
+            out.extend_from_slice(&a.octets());
+        }
+    }
+    out
+}
+
+/// The same as a `struct group_filter`.
+pub(crate) fn told_group_filter(v: &[u8], f: &Filter) -> Vec<u8> {
+    const EACH: usize = 128;
+    let mut out = v[..136].to_vec();
+    out.extend_from_slice(&(f.mode as u32).to_le_bytes());
+    out.extend_from_slice(&(f.sources.len() as u32).to_le_bytes());
+    let most = word(v, 140).unwrap_or(0) as usize;
+    for s in f.sources.iter().take(most) {
+        let family = if s.is_ipv4() { AF_INET } else { AF_INET6 };
+        let mut one = crate::addr::Endpoint::new(*s, 0).encode(family);
+        one.resize(EACH, 0);
+        out.extend_from_slice(&one);
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -468,6 +468,10 @@ impl Protocol for Raw {
         }
     }
 
+    fn option_of(&self, level: i32, name: i32, v: &[u8]) -> Option<Result<Vec<u8>>> {
+        self.rx.socket.option_of(level, name, v)
+    }
+
     fn get_option(&self, level: i32, name: i32) -> Result<Vec<u8>> {
         let int = |n: i32| Ok(n.to_le_bytes().to_vec());
         match (level, name) {

@@ -47,7 +47,7 @@ use netstack::tcp::{
 use netstack::time::Instant;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::{Sink, Source};
 use wait::{Events, Steady, block_until};
@@ -71,6 +71,8 @@ pub(crate) struct Remote {
     ruled_by: Option<Vec<String>>,
     state: Mutex<State>,
     backlog: Mutex<Backlog>,
+    /// When bytes came last, where the socket is told; nanoseconds of CLOCK_REALTIME.
+    came: AtomicI64,
 }
 
 struct State {
@@ -321,6 +323,7 @@ impl Remote {
                 buffers: sizes,
             }),
             backlog: Mutex::default(),
+            came: AtomicI64::new(0),
         })
     }
 
@@ -385,6 +388,10 @@ impl Remote {
         // Where there is no memory, nobody's backlog grows.
         if self.state.is_locked() && self.lacks_memory() {
             return;
+        }
+        if !segment.payload.is_empty() && self.common.stamps.of_arrivals() {
+            let now = hostcall::time::clock_nanos(0);
+            self.came.store(now, Ordering::Relaxed);
         }
         let bytes = segment.payload.len() + SEGMENT;
         // What waits does not keep a whole frame for a piece of it.
@@ -850,6 +857,10 @@ impl Outside for Remote {
         let s = self.state.lock();
         let at_mark = is_at_mark(&s) && !s.engine.config().urgent_inline;
         Ok(if at_mark { 0 } else { s.engine.readable() })
+    }
+
+    fn came(&self) -> i64 {
+        self.came.load(Ordering::Relaxed)
     }
 
     fn is_at_mark(&self) -> Result<bool> {

@@ -26,6 +26,7 @@ use crate::lingering::Lingering;
 use crate::ns::{NetNamespace, Way};
 use crate::options::{Common, SO_ERROR, SO_KEEPALIVE, SO_OOBINLINE};
 use crate::protocol::{Block, Caller, Parts, Protocol, Received, Shutdown};
+use crate::stamps::Told;
 use crate::stream::{End, Gone, Half, Take, Urgency};
 use crate::sys::*;
 use crate::work::Ticket;
@@ -505,8 +506,19 @@ impl Tcp {
 }
 
 impl Tcp {
-    /// With TCP_INQ, how much is left is told; of nothing that is the end, 1 (`tcp_inq_hint`).
+    /// When the bytes came is told, if asked for. With TCP_INQ, how much is left is told; of nothing that is the end, 1 (`tcp_inq_hint`).
     fn with_unread(&self, mut r: Received) -> Received {
+        if self.common.stamps.of_arrivals() && r.n > 0 {
+            let at = match &self.state.read().phase {
+                Phase::Connected(c) => c.rx.came.load(Ordering::Relaxed),
+                Phase::Outside(o) => o.came(),
+                _ => 0,
+            };
+            if at != 0 {
+                let c = &mut r.control;
+                self.common.stamps.tell(at, Told::Datagram, c);
+            }
+        }
         if self.options.on(SOL_TCP, TCP_INQ) {
             let left = match self.unread().unwrap_or(0) {
                 0 if self.poll().contains(Events::RDHUP) => 1,

@@ -37,6 +37,10 @@ pub trait Outside: Send + Sync {
     fn poll(&self) -> Events;
     /// SIOCINQ.
     fn unread(&self) -> Result<usize>;
+    /// When the last bytes came, where that is known; nanoseconds of CLOCK_REALTIME.
+    fn came(&self) -> i64 {
+        0
+    }
     /// SIOCATMARK.
     fn is_at_mark(&self) -> Result<bool>;
     /// SIOCOUTQ.

@@ -447,6 +447,8 @@ fn filter(cx: &Context, v: &[u8]) -> Result<Vec<u8>> {
     Ok(insns)
 }
 
+/// `GROUP_FILTER_SIZE(0)`: what a filter of a group is asked for with.
+const GROUP_FILTER: usize = 144;
 /// The room that SO_BINDTODEVICE wants for a device's name.
 const IFNAMSIZ: usize = 16;
 
@@ -464,15 +466,18 @@ fn getsockopt(
     let mm = cx.mm();
     let room = usize::try_from(len.read(&mm)?).map_err(|_| EINVAL)?;
     // Some are asked for with a value.
-    let mut asked = [0; 4];
-    let n = room.min(asked.len());
-    let by_value = match level.0 {
-        net::sys::SOL_PACKET => {
-            mm.copy_in(value, &mut asked[..n])?;
-            s.option_of(level.0, name, &asked[..n])
+    let mut asked = [0; GROUP_FILTER];
+    let n = match (level.0, name) {
+        (net::sys::SOL_PACKET, _) => room.min(4),
+        (net::sys::SOL_IP | net::sys::SOL_IPV6, net::IP_MSFILTER | net::MCAST_MSFILTER) => {
+            room.min(asked.len())
         }
-        _ => None,
+        _ => 0,
     };
+    mm.copy_in(value, &mut asked[..n])?;
+    let by_value = (n > 0)
+        .then(|| s.option_of(level.0, name, &asked[..n]))
+        .flatten();
     let v = match (s.table_query(level.0, name), by_value) {
         (Some(t), _) => table_of(cx, &t, value, room)?,
         (None, Some(v)) => v?,
@@ -504,7 +509,7 @@ calls! {
     getpeername,
     socketpair,
     setsockopt: "no TCP_REPAIR, _MD5SIG, _AO_*, _ULP, _SAVE_SYN, _TX_DELAY, _FASTOPEN_KEY, _RTO_*; SO_ATTACH_FILTER for packet sockets alone, no SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_*, SO_PEEK_OFF, SO_RESERVE_MEM; no IP_OPTIONS, IP_ROUTER_ALERT, IPsec policies; no sticky IPv6 extension headers, IPV6_MTU, IPV6_RECVPATHMTU's message; SO_TIMESTAMPING tells of what datagrams of UDP were sent alone",
-    getsockopt: "what setsockopt lacks; no IP_MSFILTER, MCAST_MSFILTER",
+    getsockopt: "what setsockopt lacks",
     accept4,
 }
 
