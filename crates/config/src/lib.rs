@@ -383,6 +383,8 @@ pub struct Config {
     /// The channel to the Gofer.
     pub gofer: HostFd,
     pub container: ContainerSpec,
+    /// How much memory containers without a limit of their own may have each, bytes.
+    pub memory_bound: u64,
     /// For [`Layer::File`]: an empty file without a name, on the host.
     pub layer: Option<HostFd>,
     /// Where its swap is kept, encrypted: an empty file without a name, on the host. In memory if

@@ -221,6 +221,20 @@ pub fn total_memory() -> u64 {
     (pages.max(1) as u64).saturating_mul(size.max(4096) as u64)
 }
 
+/// The host's memory and its swap, bytes (sysinfo(2)).
+#[must_use]
+pub fn memory_and_swap() -> (u64, u64) {
+    // SAFETY: plain numbers.
+    let mut s: libc::sysinfo = unsafe { core::mem::zeroed() };
+    // SAFETY: `s` is what is asked for.
+    let told = unsafe { libc::sysinfo(&mut s) };
+    let unit = u64::from(s.mem_unit.max(1));
+    match told {
+        0 => (s.totalram * unit, s.totalswap * unit),
+        _ => (total_memory(), 0),
+    }
+}
+
 /// CPUs, as many as the kernel has at most (`CONFIG_NR_CPUS`).
 const CPU_WORDS: usize = 128;
 

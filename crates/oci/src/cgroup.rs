@@ -12,6 +12,7 @@ use crate::spec::{BlockIo, Cpu, HugepageLimit, Memory, Network, Resources, Throt
 use crate::{Error, Result, Tried};
 use config::LEAST_MEMORY;
 use hostcall::start as host;
+use sandbox::cgroups::Hierarchies;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsRawFd;
@@ -50,49 +51,6 @@ fn without_own_memory(limit: u64) -> u64 {
 /// more.
 const EMPTY_LIMIT: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_millis(200);
-
-/// Where the host's hierarchies are mounted.
-#[derive(Debug, Default)]
-struct Hierarchies {
-    /// Mount points of version 1, with the controllers of each.
-    v1: Vec<(PathBuf, Vec<String>)>,
-    v2: Option<PathBuf>,
-}
-
-impl Hierarchies {
-    fn of_host() -> Hierarchies {
-        Hierarchies::parse(&std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default())
-    }
-
-    /// From `/proc/PID/mountinfo` (proc_pid_mountinfo(5)).
-    fn parse(text: &str) -> Hierarchies {
-        let mut h = Hierarchies::default();
-        for line in text.lines() {
-            let Some((left, right)) = line.split_once(" - ") else {
-                continue;
-            };
-            let Some(at) = left.split(' ').nth(4) else {
-                continue;
-            };
-            let mut right = right.split(' ');
-            match (right.next(), right.nth(1)) {
-                (Some("cgroup2"), _) => {
-                    h.v2.get_or_insert_with(|| at.into());
-                }
-                (Some("cgroup"), Some(options)) => {
-                    let names = options
-                        .split(',')
-                        .filter(|o| !matches!(*o, "rw" | "ro" | "xattr" | "noprefix"))
-                        .map(str::to_owned)
-                        .collect();
-                    h.v1.push((at.into(), names));
-                }
-                _ => {}
-            }
-        }
-        h
-    }
-}
 
 /// Whether a bundle asks for limits, or for a place of its groups.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -218,13 +176,13 @@ impl Cgroups {
             if names.iter().all(|n| c.v1.contains_key(n)) {
                 continue;
             }
-            let dir = c.plan_one(at, &relative);
+            let dir = c.plan_one(&at.at, &relative);
             for n in names {
                 c.v1.insert(n.clone(), dir.clone());
             }
         }
         if let Some(at) = &h.v2 {
-            c.v2 = Some(c.plan_one(at, &relative));
+            c.v2 = Some(c.plan_one(&at.at, &relative));
         }
         Ok(c)
     }
@@ -779,19 +737,6 @@ fn enable_controllers(parent: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn hierarchies() {
-        let h = Hierarchies::parse(
-            "30 25 0:26 / /sys/fs/cgroup rw - tmpfs tmpfs ro,mode=755\n\
-             31 30 0:27 / /sys/fs/cgroup/unified rw,nosuid shared:5 - cgroup2 cgroup2 rw,nsdelegate\n\
-             32 30 0:28 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n\
-             33 30 0:29 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,xattr,name=systemd\n",
-        );
-        assert_eq!(h.v2.as_deref(), Some(Path::new("/sys/fs/cgroup/unified")));
-        assert_eq!(h.v1[0].1, ["cpu", "cpuacct"]);
-        assert_eq!(h.v1[1].1, ["name=systemd"]);
-    }
 
     #[test]
     fn paths() {

@@ -178,6 +178,7 @@ fn sentry_main<'a>(
             lanes: kernel.lanes,
             gofer: side.gofer,
             container: plan.container,
+            memory_bound: side.memory_bound,
             layer,
             swap,
             net: match (side.broker, plan.network) {

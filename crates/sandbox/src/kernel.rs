@@ -17,6 +17,8 @@ pub struct SentrySide {
     pub broker: Broker,
     /// The sockets of devices that were taken over, in their order, then that to the name server.
     pub devices: Vec<HostFd>,
+    /// See [`crate::cgroups::memory_bound`].
+    pub memory_bound: u64,
     /// As in the [`crate::Spec`].
     pub descriptors: Vec<HostFd>,
     /// To be called once the platform is made (which needs `/proc`) and before application code
@@ -57,9 +59,13 @@ pub fn prepare(
     // The exchange of the root directory takes along the processes that stand there, stub processes
     // too.
     step("leave its directory", host::chdir(c"/"))?;
+    if standing == Standing::Privileged {
+        spawn::await_admission(&control)?;
+    }
+    // In the groups that it was put into, which its own namespaces hide.
+    let memory_bound = crate::cgroups::memory_bound();
     match standing {
         Standing::Privileged => {
-            spawn::await_admission(&control)?;
             step(
                 "become nobody",
                 own::become_nobody(own::CAP_SYS_ADMIN | own::CAP_SETPCAP),
@@ -89,6 +95,7 @@ pub fn prepare(
         gofer,
         broker,
         devices,
+        memory_bound,
         descriptors: fds.collect(),
         seal: Box::new(move || seal(list, score)),
     })

@@ -39,6 +39,7 @@
 
 mod broker;
 pub mod capture;
+pub mod cgroups;
 pub mod control;
 pub mod devices;
 mod gofer;

@@ -76,6 +76,8 @@ pub struct Container {
     frozen: AtomicBool,
     /// It gets no more processes. Set under the task list's lock; stays so.
     closed: AtomicBool,
+    /// Immutable: see [`Parts`].
+    pub memory_bound: u64,
     /// Tasks that there may be: atomic. And that there are: changed under the task list's lock.
     task_limit: AtomicU32,
     tasks: AtomicU32,
@@ -112,6 +114,8 @@ pub struct Parts {
     pub is_managed: bool,
     pub control: HostFd,
     pub limits: Limits,
+    /// What it may have where no limit is said, bytes: what the host leaves to the sandbox.
+    pub memory_bound: u64,
 }
 
 impl Container {
@@ -130,6 +134,7 @@ impl Container {
             waiting: Mutex::default(),
             frozen: AtomicBool::new(false),
             closed: AtomicBool::new(false),
+            memory_bound: p.memory_bound,
             task_limit: AtomicU32::new(TASKS_MAX as u32),
             tasks: AtomicU32::new(0),
             shares: AtomicBool::new(false),
@@ -245,8 +250,8 @@ impl Container {
             self.task_limit.store(n, Ordering::Relaxed);
         }
         self.ns.cgroup.update_limits(new);
-        let memory = self.ns.cgroup.memory_max().unwrap_or(u64::MAX);
-        let frames = self.ns.cgroup.frames_max().unwrap_or(u64::MAX);
+        let memory = self.ns.cgroup.memory_max().unwrap_or(self.memory_bound);
+        let frames = self.ns.cgroup.frames_max().unwrap_or(self.memory_bound);
         self.clas.set_limit(frames);
         // Of application processes the host's killer thinks that they have half of the limit more
         // than they do.

@@ -100,6 +100,8 @@ pub struct Parts {
     /// The root container's seccomp filter and limits.
     pub seccomp: Vec<Insn>,
     pub limits: config::Limits,
+    /// See [`container::Parts`].
+    pub memory_bound: u64,
 }
 
 /// How much of the kernel's memory one user may have whose limits hold: a part of all, so that some
@@ -134,6 +136,7 @@ impl Kernel {
             is_managed: p.is_container,
             control: p.control,
             limits: p.limits,
+            memory_bound: p.memory_bound,
         });
         // Names that nobody uses would keep the allocator's pages.
         p.platform.when_quiet(Box::new(vfs::dentry::shrink_all));

@@ -123,6 +123,7 @@ pub(crate) fn kernel() -> Arc<Kernel> {
         is_container: false,
         seccomp: Vec::new(),
         limits: config::Limits::default(),
+        memory_bound: u64::MAX,
     });
     let mounts = MountNamespace::new(&vfs, root, MountFlags::from_ms(0), "none");
     kernel.root.set_root(crate::container::Root {

@@ -43,6 +43,7 @@ pub fn join(kernel: &Arc<Kernel>, given: Vec<HostFd>) -> core::result::Result<()
         is_managed: true,
         control,
         limits: spec.container.limits.clone(),
+        memory_bound: kernel.root.memory_bound,
     });
     kernel.root.share();
     container.share();

@@ -137,6 +137,7 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
         is_container: config.container.standard_devices,
         seccomp: config.container.seccomp.clone(),
         limits: config.container.limits.clone(),
+        memory_bound: config.memory_bound,
     });
     limit_users(&kernel, (handles / 2).min(descriptors / 4));
     kernel.govern_memory(&kernel.root);

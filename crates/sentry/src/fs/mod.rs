@@ -18,7 +18,8 @@ use crate::container::Container;
 pub fn meminfo(k: &Kernel, c: &Container) -> (u64, u64) {
     let s = c.clas.stats();
     let limit = c.ns.cgroup.memory_max().unwrap_or(u64::MAX);
-    let total = k.total_memory.min(s.limit).min(limit);
+    let frames = c.ns.cgroup.frames_max().unwrap_or(u64::MAX);
+    let total = k.total_memory.min(frames).min(limit);
     (total, total.saturating_sub(s.resident))
 }
 

@@ -512,7 +512,7 @@ impl Kernel {
         let (all, swap) = (c.clas.stats(), c.clas.swap_stats());
         let limit = |n: u64| (n != u64::MAX).then_some(n);
         let mut report = MemoryReport {
-            limit: limit(all.limit),
+            limit: limit(c.ns.cgroup.frames_max().unwrap_or(u64::MAX)),
             counted: c.clas.here(),
             resident: all.resident,
             swap_limit: swap.limit,

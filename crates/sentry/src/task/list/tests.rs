@@ -20,6 +20,7 @@ fn container() -> Arc<crate::container::Container> {
         is_managed: false,
         control: hostcall::HostFd::from_raw(-1),
         limits: config::Limits::default(),
+        memory_bound: u64::MAX,
     })
 }
 
