@@ -492,7 +492,7 @@ mod tests {
             (47, [2, 1, 1, 0]),          // the rest must be zero
             (47, [4, 1, 0, 0]),          // all means no one
             (47, [5, 1, 0, 0]),          // no such command
-            (0x5356_4d41, [0, 0, 0, 0]), // names of memory are not kept
+            (0x5356_4d41, [1, 0, 0, 0]), // names are all that it sets
         ] {
             assert_eq!(cmd(option, args).err(), Some(EINVAL), "{option} {args:?}");
         }
