@@ -77,7 +77,7 @@ impl Rig {
             let (upper, _) = Tmpfs::new(vfs.new_dev(), &clas, tmpfs::Options::default());
             dentry = RootLayer::over(&vfs, &[dentry], &upper).unwrap();
         }
-        let ns = MountNamespace::new(&vfs, dentry, MountFlags::empty(), "root");
+        let ns = MountNamespace::new(&vfs.mounts, dentry, MountFlags::empty(), "root");
         let fs = FsContext::new(&ns);
         let cred = Arc::new(Credentials::root());
         let blocker = NoSignals(Arc::new(Parker::new()));

@@ -125,7 +125,7 @@ pub(crate) fn kernel() -> Arc<Kernel> {
         limits: config::Limits::default(),
         memory_bound: u64::MAX,
     });
-    let mounts = MountNamespace::new(&vfs, root, MountFlags::from_ms(0), "none");
+    let mounts = MountNamespace::new(&vfs.mounts, root, MountFlags::from_ms(0), "none");
     kernel.root.set_root(crate::container::Root {
         mounts,
         overlay: None,

@@ -5,9 +5,9 @@ use crate::cred::Credentials;
 use crate::fd_table::FdTable;
 use crate::file::File;
 use crate::mount::Path;
-use crate::namespace::MountNamespace;
+use crate::namespace::{MountNamespace, Standpoint};
 use crate::userns::{NsId, UserNs};
-use crate::vfs::{Standpoint, Vfs};
+use crate::vfs::Vfs;
 use abi::Result;
 use abi::errno::{EBADF, ENOTDIR};
 use parking_lot::RwLock;
@@ -109,7 +109,7 @@ impl FsContext {
     }
     fn register(self: &Arc<Self>, ns: &MountNamespace) {
         let weak = Arc::downgrade(self);
-        ns.vfs().register_standpoint(weak);
+        ns.registry().register_standpoint(weak);
     }
 }
 

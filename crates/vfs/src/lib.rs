@@ -32,7 +32,7 @@
 //!
 //! From the outside in; a thread that holds a lock takes only locks further down.
 //!
-//! 1. `Vfs::mount_lock`: changes of mount trees
+//! 1. `namespace::Registry::lock`: changes of mount trees
 //! 2. `SuperBlock::rename_lock`: renames between directories of one file system
 //! 3. `Dentry::dir_lock`: changes of one directory and look-ups that miss. Two of them only in a
 //!    rename, an ancestor before its descendant, else by address

@@ -2,10 +2,14 @@
 
 use crate::dentry::{Dentry, SuperBlock};
 use crate::inode::Inode;
-use crate::peers::Sharing;
 use crate::ucounts::{Charge, Ucounts};
 use abi::Result;
 use abi::errno::EROFS;
+use abi::linux::{
+    MOUNT_ATTR_NOATIME, MOUNT_ATTR_NODEV, MOUNT_ATTR_NODIRATIME, MOUNT_ATTR_NOEXEC,
+    MOUNT_ATTR_NOSUID, MOUNT_ATTR_NOSYMFOLLOW, MOUNT_ATTR_RDONLY, MOUNT_ATTR_RELATIME,
+    MOUNT_ATTR_STRICTATIME,
+};
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -29,7 +33,39 @@ bitflags::bitflags! {
     }
 }
 
+/// The attributes of mount_setattr(2), but for the rule for access times.
+const ATTRS: [(u32, MountFlags); 6] = [
+    (MOUNT_ATTR_RDONLY, MountFlags::RDONLY),
+    (MOUNT_ATTR_NOSUID, MountFlags::NOSUID),
+    (MOUNT_ATTR_NODEV, MountFlags::NODEV),
+    (MOUNT_ATTR_NOEXEC, MountFlags::NOEXEC),
+    (MOUNT_ATTR_NODIRATIME, MountFlags::NODIRATIME),
+    (MOUNT_ATTR_NOSYMFOLLOW, MountFlags::NOSYMFOLLOW),
+];
+
 impl MountFlags {
+    /// What a mount has for attributes, without the rule for access times but
+    /// `MOUNT_ATTR_NODIRATIME` (`attr_flags_to_mnt_flags`).
+    #[must_use]
+    pub fn from_attrs(attrs: u64) -> MountFlags {
+        let has = |a: u32| attrs & u64::from(a) != 0;
+        let set = ATTRS.into_iter().filter(|(a, _)| has(*a));
+        set.map(|(_, flag)| flag).collect()
+    }
+    /// As statmount(2) tells them (`mnt_to_attr_flags`).
+    #[must_use]
+    pub fn attrs(self) -> u64 {
+        let set = ATTRS.into_iter().filter(|(_, flag)| self.contains(*flag));
+        let plain = set.fold(0, |all, (a, _)| all | a);
+        let atime = if self.contains(MountFlags::NOATIME) {
+            MOUNT_ATTR_NOATIME
+        } else if self.contains(MountFlags::RELATIME) {
+            MOUNT_ATTR_RELATIME
+        } else {
+            MOUNT_ATTR_STRICTATIME
+        };
+        u64::from(plain | atime)
+    }
     /// How access times go.
     pub const ATIME: MountFlags = MountFlags::NOATIME
         .union(MountFlags::NODIRATIME)
@@ -94,10 +130,18 @@ pub(crate) struct Attached {
     pub at: Arc<Dentry>,
 }
 
+/// The group that a mount is in, and the one that is its master; 0 for none. As mountinfo shows
+/// them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Sharing {
+    pub group: u32,
+    pub master: u32,
+}
+
 /// One mount: a tree of dentries, hung at a place of another mount.
 ///
 /// A mount holds its children; a child knows its parent weakly. The tree changes only under
-/// `Vfs::mount_lock`.
+/// `Registry::lock`.
 pub struct Mount {
     /// As in `/proc/PID/mountinfo`.
     pub id: u64,

@@ -15,18 +15,10 @@
 //!
 //! The table's lock is a leaf.
 
-use crate::mount::Mount;
+use crate::mount::{Mount, Sharing};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
-
-/// The group that a mount is in, and the one that is its master; 0 for none. As mountinfo shows
-/// them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Sharing {
-    pub group: u32,
-    pub master: u32,
-}
 
 /// How a copy of a mount shares (`CL_SLAVE`, `CL_MAKE_SHARED`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

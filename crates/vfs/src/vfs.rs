@@ -6,16 +6,15 @@ use crate::file::FileOps;
 use crate::inode::Slot;
 use crate::locks::WaitGraph;
 use crate::mount::{Mount, MountFlags, Path};
-use crate::namespace::{Core, Detached, MountNamespace};
+use crate::namespace::Registry;
 use crate::params::{Param, Params};
-use crate::peers::Peers;
 use crate::{major, makedev, minor};
 use abi::Result;
 use abi::errno::{EINVAL, ENODEV, ENXIO};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
 use wait::Blocker;
 
 /// What the pipe's author plugs in.
@@ -149,31 +148,14 @@ impl Default for Protections {
     }
 }
 
-/// Places that somebody stands at: a root and a working directory.
-pub trait Standpoint: Send + Sync {
-    /// `pivot_root(2)`: a process that stands at `old` stands at `new` afterwards. Runs with the
-    /// mount lock held.
-    fn replace(&self, old: &Path, new: &Path);
-}
-
 /// The root object.
 pub struct Vfs {
-    next_id: AtomicU64,
     next_dev: AtomicU64,
-    /// Held by every change of a mount tree.
-    pub(crate) mount_lock: Mutex<()>,
-    pub(crate) peers: Peers,
-    /// Those that have mounts, by number.
-    pub(crate) namespaces: Mutex<BTreeMap<u64, Weak<Core>>>,
-    /// Mount namespaces, by the same number.
-    pub(crate) mount_namespaces: Mutex<BTreeMap<u64, Weak<MountNamespace>>>,
-    /// Trees that hang nowhere, by the same number.
-    pub(crate) detached: Mutex<BTreeMap<u64, Weak<Detached>>>,
+    /// What mount namespaces share.
+    pub mounts: Arc<Registry>,
     pub devices: DeviceRegistry,
     fs_types: RwLock<BTreeMap<String, Arc<dyn FsType>>>,
     special: RwLock<Option<Arc<dyn SpecialFiles>>>,
-    /// Those that [`Standpoint::replace`] is told to.
-    standpoints: Mutex<Vec<Weak<dyn Standpoint>>>,
     /// The waiters for record locks, and the locks' owners.
     pub(crate) lock_waits: WaitGraph,
     pub protections: Protections,
@@ -184,17 +166,11 @@ impl Vfs {
     #[must_use]
     pub fn new() -> Arc<Vfs> {
         Arc::new(Vfs {
-            next_id: AtomicU64::new(1),
             next_dev: AtomicU64::new(1),
-            mount_lock: Mutex::new(()),
-            peers: Peers::default(),
-            namespaces: Mutex::default(),
-            mount_namespaces: Mutex::default(),
-            detached: Mutex::default(),
+            mounts: Arc::default(),
             devices: DeviceRegistry::default(),
             fs_types: RwLock::new(BTreeMap::new()),
             special: RwLock::new(None),
-            standpoints: Mutex::new(Vec::new()),
             lock_waits: WaitGraph::default(),
             protections: Protections::default(),
         })
@@ -205,7 +181,7 @@ impl Vfs {
     }
     /// A number that nothing else of the VFS has: mounts, lock owners.
     pub fn new_id(&self) -> u64 {
-        self.next_id.fetch_add(1, Ordering::Relaxed)
+        self.mounts.new_id()
     }
     pub fn register_fs(&self, name: &str, t: Arc<dyn FsType>) {
         self.fs_types.write().insert(name.to_owned(), t);
@@ -237,19 +213,5 @@ impl Vfs {
     #[must_use]
     pub fn kernel_mount(&self, root: Arc<Dentry>) -> Arc<Mount> {
         Mount::new(self.new_id(), root, MountFlags::empty(), "none")
-    }
-    pub(crate) fn register_standpoint(&self, new: Weak<dyn Standpoint>) {
-        let mut all = self.standpoints.lock();
-        if all.len() == all.capacity() {
-            all.retain(|w| w.strong_count() > 0);
-        }
-        all.push(new);
-    }
-    pub(crate) fn standpoints(&self) -> Vec<Arc<dyn Standpoint>> {
-        self.standpoints
-            .lock()
-            .iter()
-            .filter_map(Weak::upgrade)
-            .collect()
     }
 }

@@ -131,7 +131,7 @@ impl Builder<'_> {
     pub fn tree(&self, layer_file: Option<HostFd>) -> Tried<Root> {
         let (vfs, spec) = (&self.kernel.vfs, self.spec);
         let (root, layer) = self.root(layer_file)?;
-        let ns = MountNamespace::new(vfs, root, MountFlags::RELATIME, "overlay");
+        let ns = MountNamespace::new(&vfs.mounts, root, MountFlags::RELATIME, "overlay");
         let fs = FsContext::new(&ns);
         let cred = Arc::new(Credentials::root());
         let boot = wait::Steady::default();

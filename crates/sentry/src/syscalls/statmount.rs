@@ -52,7 +52,7 @@ fn request(cx: &Context, at: Va) -> Result<Request> {
 fn requested(cx: &Context, r: &Request) -> Result<(Arc<MountNamespace>, Path)> {
     let own = cx.fs().ns();
     let ns = if r.ns_id != 0 {
-        MountNamespace::by_number(&cx.kernel.vfs, r.ns_id, &own, &cx.cred())?
+        MountNamespace::by_number(&cx.kernel.vfs.mounts, r.ns_id, &own, &cx.cred())?
     } else if r.ns_fd != 0 {
         let f = Fd(r.ns_fd as i32).file(cx)?;
         match f.ops::<NsFile>().map(|f| &f.0) {

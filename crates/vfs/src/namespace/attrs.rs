@@ -53,7 +53,7 @@ impl MountNamespace {
     /// `MS_REMOUNT|MS_BIND`: changes one mount's flags. (How access times go stays as it is if
     /// `new` was not asked to say it: [`MountFlags::remounted`].)
     pub fn set_flags(&self, path: &Path, flags: MountFlags) -> Result<()> {
-        let _g = self.vfs.mount_lock.lock();
+        let _g = self.registry.lock.lock();
         if !path.is_mount_root() || !self.owns(&path.mnt) {
             return Err(EINVAL);
         }
@@ -71,7 +71,7 @@ impl MountNamespace {
 
     /// mount_setattr(2), for one mount or a tree: all of it or nothing.
     pub fn change(&self, path: &Path, c: AttrChange, recursive: Recursive) -> Result<()> {
-        let _g = self.vfs.mount_lock.lock();
+        let _g = self.registry.lock.lock();
         let m = &path.mnt;
         if !path.is_mount_root() || !self.owns(m) && self.detached_root(m).is_none() {
             return Err(EINVAL);
@@ -95,7 +95,7 @@ impl MountNamespace {
 
     /// `MS_SHARED` and its kin, for one mount or a tree.
     pub fn set_propagation(&self, path: &Path, p: Propagation, recursive: Recursive) -> Result<()> {
-        let _g = self.vfs.mount_lock.lock();
+        let _g = self.registry.lock.lock();
         if !path.is_mount_root() || path.mnt.namespace() == 0 {
             return Err(EINVAL);
         }
@@ -109,7 +109,7 @@ impl MountNamespace {
 
     /// `change_mnt_propagation`. Under the mount lock; nothing where its tree has begun to end.
     fn propagate(&self, m: &Arc<Mount>, p: Propagation) {
-        let peers = &self.vfs.peers;
+        let peers = &self.registry.peers;
         let change = || {
             let mut f = m.flags();
             match p {

@@ -21,22 +21,23 @@
 
 mod attrs;
 mod moving;
+mod registry;
 mod show;
 mod tell;
 mod trees;
 
 pub use attrs::AttrChange;
 pub use moving::Beneath;
+pub use registry::{Registry, Standpoint};
 pub(crate) use show::subpath;
 pub use tell::Told;
-pub use trees::{Detached, TreeFile};
+pub use trees::Detached;
 
 use crate::dentry::Dentry;
 use crate::mount::{Mount, MountFlags, Path};
 use crate::peers::{Copied, Peers};
 use crate::ucounts::{Kind, Ucounts};
 use crate::userns::{NsId, UserNs};
-use crate::vfs::Vfs;
 use abi::Result;
 use abi::errno::{EAGAIN, EBUSY, EINVAL, ENOENT, ENOSPC, ENOTDIR};
 use abi::linux::{MNT_DETACH, MNT_EXPIRE, MNT_FORCE};
@@ -51,7 +52,7 @@ const MOUNT_MAX: usize = 100_000;
 
 /// A mount namespace: a tree of mounts.
 pub struct MountNamespace {
-    vfs: Arc<Vfs>,
+    registry: Arc<Registry>,
     /// Newer ones have higher numbers.
     pub id: u64,
     ns: NsId,
@@ -77,16 +78,16 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    fn new(vfs: &Vfs, user: &UserNs, origin: Option<u64>) -> Arc<Core> {
+    fn new(registry: &Registry, user: &UserNs, origin: Option<u64>) -> Arc<Core> {
         let core = Arc::new(Core {
-            id: vfs.new_id(),
+            id: registry.new_id(),
             user: user.clone(),
             count: AtomicUsize::new(0),
             payer: payer(user),
             origin,
             alive: Mutex::new(true),
         });
-        vfs.namespaces.lock().insert(core.id, Arc::downgrade(&core));
+        registry.cores.lock().insert(core.id, Arc::downgrade(&core));
         core
     }
     /// Does something to its mounts, if its owner has not ended.
@@ -132,10 +133,10 @@ impl Core {
         }
     }
     /// The owner ends: nobody else touches its mounts afterwards. Gives them.
-    fn end(&self, vfs: &Vfs, root: &Arc<Mount>, parting: Parting) -> Vec<Arc<Mount>> {
+    fn end(&self, registry: &Registry, root: &Arc<Mount>, parting: Parting) -> Vec<Arc<Mount>> {
         *self.alive.lock() = false;
-        vfs.namespaces.lock().remove(&self.id);
-        self.leave(&vfs.peers, root, parting)
+        registry.cores.lock().remove(&self.id);
+        self.leave(&registry.peers, root, parting)
     }
 }
 
@@ -181,25 +182,31 @@ impl MountNamespace {
     /// A namespace with one mount.
     #[must_use]
     pub fn new(
-        vfs: &Arc<Vfs>,
+        registry: &Arc<Registry>,
         root: Arc<Dentry>,
         flags: MountFlags,
         source: &str,
     ) -> Arc<MountNamespace> {
-        let m = Mount::new(vfs.new_id(), root, flags, source);
-        let core = Core::new(vfs, &UserNs::default(), None);
+        let m = Mount::new(registry.new_id(), root, flags, source);
+        let core = Core::new(registry, &UserNs::default(), None);
         core.enter(std::slice::from_ref(&m));
-        Self::of(vfs, NsId::initial(0xf000_0000), core, m)
+        Self::of(registry, NsId::initial(0xf000_0000), core, m)
     }
-    fn of(vfs: &Arc<Vfs>, ns: NsId, core: Arc<Core>, root: Arc<Mount>) -> Arc<MountNamespace> {
+    fn of(
+        registry: &Arc<Registry>,
+        ns: NsId,
+        core: Arc<Core>,
+        root: Arc<Mount>,
+    ) -> Arc<MountNamespace> {
         let ns = Arc::new(MountNamespace {
-            vfs: vfs.clone(),
+            registry: registry.clone(),
             id: core.id,
             ns,
             core,
             root: RwLock::new(root),
         });
-        vfs.mount_namespaces
+        registry
+            .namespaces
             .lock()
             .insert(ns.id, Arc::downgrade(&ns));
         ns
@@ -215,8 +222,8 @@ impl MountNamespace {
         &self.core.user
     }
     #[must_use]
-    pub fn vfs(&self) -> &Arc<Vfs> {
-        &self.vfs
+    pub(crate) fn registry(&self) -> &Registry {
+        &self.registry
     }
     #[must_use]
     pub fn root_mount(&self) -> Arc<Mount> {
@@ -246,7 +253,7 @@ impl MountNamespace {
     }
     /// The core that a mount belongs to; `None` for a mount in no tree.
     pub(crate) fn core_of(&self, m: &Mount) -> Option<Arc<Core>> {
-        self.vfs.namespaces.lock().get(&m.namespace())?.upgrade()
+        self.registry.cores.lock().get(&m.namespace())?.upgrade()
     }
     /// Whether it is a mount of a detached tree that is of no namespace, or of this one
     /// (`check_anonymous_mnt`).
@@ -285,21 +292,21 @@ impl MountNamespace {
         flags: MountFlags,
         source: &str,
     ) -> Result<Arc<Mount>> {
-        let _g = self.vfs.mount_lock.lock();
+        let _g = self.registry.lock.lock();
         self.core.room(&self.core.payer, 1)?;
         let t = self.target(target, root.is_dir())?;
         // The same file system twice in a row on the same place.
         if t.is_mount_root() && Arc::ptr_eq(&t.dentry, &root) {
             return Err(EBUSY);
         }
-        let m = Mount::new(self.vfs.new_id(), root, flags, source);
+        let m = Mount::new(self.registry.new_id(), root, flags, source);
         self.hang(&m, &t, &self.core)?;
         Ok(m)
     }
 
     /// `MS_BIND`, with everything below it for [`Recursive::Yes`].
     pub fn bind(&self, from: &Path, to: &Path, recursive: Recursive) -> Result<Arc<Mount>> {
-        let _g = self.vfs.mount_lock.lock();
+        let _g = self.registry.lock.lock();
         let t = self.target(to, from.is_dir())?;
         self.may_copy(from, recursive)?;
         let copy = trees::Copy {
@@ -311,7 +318,9 @@ impl MountNamespace {
         self.core.room(&self.core.payer, below.len() + 1)?;
         let (m, _) = self.copy_tree(from, &below, copy);
         if let Err(e) = self.hang(&m, &t, &self.core) {
-            subtree(&m).iter().for_each(|m| self.vfs.peers.leave(m));
+            subtree(&m)
+                .iter()
+                .for_each(|m| self.registry.peers.leave(m));
             return Err(e);
         }
         Ok(m)
@@ -323,7 +332,7 @@ impl MountNamespace {
         if flags & MNT_EXPIRE != 0 && flags & (MNT_FORCE | MNT_DETACH) != 0 {
             return Err(EINVAL);
         }
-        let guard = self.vfs.mount_lock.lock();
+        let guard = self.registry.lock.lock();
         path.follow_down();
         if !path.is_mount_root() || !self.owns(&path.mnt) || path.mnt.is_locked() {
             return Err(EINVAL);
@@ -356,7 +365,7 @@ impl MountNamespace {
     /// capability of the initial namespace lets (`mnt_already_visible`): `flags` are the new one's.
     #[must_use]
     pub fn shows_all(&self, fs: &str, flags: MountFlags) -> bool {
-        let _g = self.vfs.mount_lock.lock();
+        let _g = self.registry.lock.lock();
         self.mounts().iter().any(|m| {
             m.sb().fs.name() == fs
                 && m.root.parent().is_none()
@@ -368,7 +377,7 @@ impl MountNamespace {
 
     /// `pivot_root(2)`: `root` is the caller's root directory.
     pub fn pivot_root(&self, root: &Path, new: &Path, put_old: &Path) -> Result<()> {
-        let _g = self.vfs.mount_lock.lock();
+        let _g = self.registry.lock.lock();
         let mut old = put_old.clone();
         old.follow_down();
         if !self.owns(&new.mnt) || !self.owns(&root.mnt) || !self.owns(&old.mnt) {
@@ -410,7 +419,7 @@ impl MountNamespace {
             None => *self.root.write() = new.mnt.clone(),
         }
         root.mnt.attach(&old.mnt, &old.dentry);
-        for s in self.vfs.standpoints() {
+        for s in self.registry.standpoints() {
             s.replace(root, new);
         }
         Ok(())
@@ -419,7 +428,7 @@ impl MountNamespace {
     /// A copy of the whole namespace that `user` owns, and which mount became which (by the old
     /// one's id).
     pub fn copy(&self, ns: NsId, user: &UserNs) -> Result<(Arc<MountNamespace>, ById)> {
-        let _g = self.vfs.mount_lock.lock();
+        let _g = self.registry.lock.lock();
         let (root, payer) = (Path::root_of(&self.root_mount()), payer(user));
         let other = *user != self.core.user;
         let copy = trees::Copy {
@@ -433,9 +442,9 @@ impl MountNamespace {
         if other {
             lock_tree(&top);
         }
-        let core = Core::new(&self.vfs, user, None);
+        let core = Core::new(&self.registry, user, None);
         core.enter(&subtree(&top));
-        Ok((Self::of(&self.vfs, ns, core, top), map))
+        Ok((Self::of(&self.registry, ns, core, top), map))
     }
 }
 
@@ -459,8 +468,10 @@ impl Drop for MountNamespace {
     /// mount lock: nobody else changes a tree whose namespace is gone, and namespaces end wherever
     /// the last of their mounts' namespaces does.
     fn drop(&mut self) {
-        self.vfs.mount_namespaces.lock().remove(&self.id);
-        end(self.core.end(&self.vfs, &self.root_mount(), Parting::Cut));
+        self.registry.namespaces.lock().remove(&self.id);
+        end(self
+            .core
+            .end(&self.registry, &self.root_mount(), Parting::Cut));
     }
 }
 

@@ -69,7 +69,7 @@ impl MountNamespace {
     /// What becomes of a mount below `from` in the other mounts that are told: members of its
     /// group, their slaves, and so on, where `fits`.
     fn plan(&self, from: &Arc<Mount>, fits: impl Fn(&Arc<Mount>) -> bool) -> Vec<Step> {
-        let (peers, first) = (&self.vfs.peers, from.sharing().group);
+        let (peers, first) = (&self.registry.peers, from.sharing().group);
         let mut steps = Vec::new();
         if first == 0 {
             return steps;
@@ -148,7 +148,7 @@ impl MountNamespace {
         if t.mnt.is_shared() {
             for m in subtree(m) {
                 m.set_flags(m.flags() - MountFlags::UNBINDABLE);
-                self.vfs.peers.share(&m);
+                self.registry.peers.share(&m);
             }
         }
         // All copies first: none has what another brings.
@@ -177,7 +177,7 @@ impl MountNamespace {
                 })
             });
             if came.is_none() {
-                subtree(c).iter().for_each(|m| self.vfs.peers.leave(m));
+                subtree(c).iter().for_each(|m| self.registry.peers.leave(m));
             }
         }
     }
@@ -223,7 +223,7 @@ impl MountNamespace {
     fn tree_of(&self, m: &Mount) -> Result<Option<Arc<Detached>>> {
         match self.core_of(m) {
             Some(core) if core.origin.is_some() => {
-                let trees = self.vfs.detached.lock();
+                let trees = self.registry.detached.lock();
                 let tree = trees.get(&core.id).and_then(std::sync::Weak::upgrade);
                 tree.map(Some).ok_or(EINVAL)
             }
@@ -235,7 +235,7 @@ impl MountNamespace {
     pub fn move_mount(&self, from: &Path, to: &Path, beneath: Beneath, root: &Path) -> Result<()> {
         // Dropped without the mount lock: one may be the last.
         let (source, target);
-        let _g = self.vfs.mount_lock.lock();
+        let _g = self.registry.lock.lock();
         if !from.is_mount_root() || to.is_dir() != from.is_dir() {
             return Err(EINVAL);
         }
@@ -317,7 +317,7 @@ impl MountNamespace {
     /// Takes a mount down with all below it, and what that goes on to. Gives them, to be dropped
     /// without the mount lock.
     pub(super) fn take_down(&self, m: &Arc<Mount>) -> Vec<Arc<Mount>> {
-        let peers = &self.vfs.peers;
+        let peers = &self.registry.peers;
         let all = subtree(m);
         let going: HashSet<u64> = all.iter().map(|m| m.id).collect();
         let mut others: HashMap<u64, Arc<Mount>> = HashMap::new();
@@ -358,7 +358,7 @@ impl MountNamespace {
 
     /// `MOVE_MOUNT_SET_GROUP`: a private mount shares as `from` does (`do_set_group`).
     pub fn set_group(&self, from: &Path, to: &Path) -> Result<()> {
-        let _g = self.vfs.mount_lock.lock();
+        let _g = self.registry.lock.lock();
         let (a, b) = (&from.mnt, &to.mnt);
         if !from.is_mount_root()
             || !to.is_mount_root()
@@ -373,7 +373,7 @@ impl MountNamespace {
         let core = self.core_of(b).ok_or(EINVAL)?;
         let set = core.while_alive(|| {
             b.set_flags(b.flags() - MountFlags::UNBINDABLE);
-            self.vfs.peers.set_group(b, a);
+            self.registry.peers.set_group(b, a);
         });
         set.ok_or(EINVAL)
     }

@@ -78,7 +78,7 @@ impl MountNamespace {
     /// (`get_dominating_id`).
     #[must_use]
     pub fn dominating(&self, m: &Arc<Mount>, root: &Path) -> u32 {
-        let (peers, mut group) = (&self.vfs.peers, m.sharing().master);
+        let (peers, mut group) = (&self.registry.peers, m.sharing().master);
         while group != 0 {
             let members = peers.members(group);
             let seen = |m: &Arc<Mount>| self.owns(m) && Path::root_of(m).is_under(root);

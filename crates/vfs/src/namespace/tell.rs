@@ -1,10 +1,8 @@
 //! What statmount(2) and listmount(2) tell of a namespace's mounts (Linux's fs/namespace.c).
 
-use super::{MountNamespace, subpath};
+use super::{MountNamespace, Registry, subpath};
 use crate::cred::{Caps, Credentials};
 use crate::mount::{Mount, MountFlags, Path};
-use crate::ops::attrs_of;
-use crate::vfs::Vfs;
 use crate::{major, minor};
 use abi::Result;
 use abi::errno::{ENOENT, EPERM};
@@ -44,9 +42,14 @@ pub struct Told {
 impl MountNamespace {
     /// The namespace with this number, if the caller may look into it: its own, or one whose
     /// administrator it is; `ENOENT`.
-    pub fn by_number(vfs: &Vfs, id: u64, own: &Self, cred: &Credentials) -> Result<Arc<Self>> {
-        let found = vfs
-            .mount_namespaces
+    pub fn by_number(
+        registry: &Registry,
+        id: u64,
+        own: &Self,
+        cred: &Credentials,
+    ) -> Result<Arc<Self>> {
+        let found = registry
+            .namespaces
             .lock()
             .get(&id)
             .and_then(std::sync::Weak::upgrade);
@@ -98,7 +101,7 @@ impl MountNamespace {
             parent: parent.unique_id(),
             old_id: m.id as u32,
             old_parent: parent.id as u32,
-            attrs: attrs_of(f),
+            attrs: f.attrs(),
             propagation: u64::from(propagation),
             group: s.group,
             master: s.master,

@@ -1,16 +1,13 @@
 //! Copies of trees, and trees that hang nowhere (`open_tree(2)`, `fsmount(2)`).
 
-use super::{ById, Core, Keep, MountNamespace, Parting, Recursive, end, holds_mounts, subtree};
+use super::{
+    ById, Core, Keep, MountNamespace, Parting, Recursive, Registry, end, holds_mounts, subtree,
+};
 use crate::dentry::Dentry;
-use crate::file::{DataOnly, File, FileOps, IoctlContext};
 use crate::mount::{Mount, MountFlags, Path};
-use crate::ops::PathOnly;
 use crate::peers::Copied;
-use crate::vfs::Vfs;
-use crate::{Sink, Source, Stat};
 use abi::Result;
 use abi::errno::EINVAL;
-use std::any::Any;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -25,7 +22,7 @@ pub(super) struct Copy {
 /// A tree that hangs nowhere, until it is moved to a place. Its descriptor's last close ends it
 /// (`dissolve_on_fput`); what was moved away is somebody else's.
 pub struct Detached {
-    vfs: Arc<Vfs>,
+    registry: Arc<Registry>,
     core: Arc<Core>,
     root: std::sync::Weak<Mount>,
     /// Holds the tree as long as it hangs nowhere.
@@ -33,14 +30,17 @@ pub struct Detached {
 }
 
 impl Detached {
-    fn new(vfs: &Arc<Vfs>, core: Arc<Core>, root: Arc<Mount>) -> Arc<Detached> {
+    fn new(registry: &Arc<Registry>, core: Arc<Core>, root: Arc<Mount>) -> Arc<Detached> {
         let d = Arc::new(Detached {
-            vfs: vfs.clone(),
+            registry: registry.clone(),
             core,
             root: Arc::downgrade(&root),
             held: parking_lot::Mutex::new(Some(root)),
         });
-        vfs.detached.lock().insert(d.core.id, Arc::downgrade(&d));
+        registry
+            .detached
+            .lock()
+            .insert(d.core.id, Arc::downgrade(&d));
         d
     }
     /// The tree hangs somewhere now.
@@ -57,59 +57,13 @@ impl Detached {
 
 impl Drop for Detached {
     fn drop(&mut self) {
-        self.vfs.detached.lock().remove(&self.core.id);
+        self.registry.detached.lock().remove(&self.core.id);
         match self.held.get_mut().take() {
-            Some(root) => end(self.core.end(&self.vfs, &root, Parting::Together)),
+            Some(root) => end(self.core.end(&self.registry, &root, Parting::Together)),
             None => {
-                self.vfs.namespaces.lock().remove(&self.core.id);
+                self.registry.cores.lock().remove(&self.core.id);
             }
         }
-    }
-}
-
-/// The descriptor of a detached tree: its root as `O_PATH` names it.
-pub struct TreeFile {
-    place: PathOnly,
-    /// Held for its end.
-    _tree: Arc<Detached>,
-}
-
-impl TreeFile {
-    pub fn new(tree: &Arc<Detached>, root: &Path) -> Result<TreeFile> {
-        Ok(TreeFile {
-            place: PathOnly::new(root.inode()?.clone()),
-            _tree: tree.clone(),
-        })
-    }
-}
-
-impl FileOps for TreeFile {
-    fn stat(&self) -> Result<Stat> {
-        self.place.stat()
-    }
-    fn read(&self, f: &File, dst: &mut dyn Sink, at: u64) -> Result<usize> {
-        self.place.read(f, dst, at)
-    }
-    fn write(&self, f: &File, src: &mut dyn Source, at: u64) -> Result<usize> {
-        self.place.write(f, src, at)
-    }
-    fn ioctl(&self, f: &File, cx: &dyn IoctlContext, cmd: u32, arg: u64) -> Result<u64> {
-        self.place.ioctl(f, cx, cmd, arg)
-    }
-    fn mappable(&self) -> Result<Arc<dyn clas::Mappable>> {
-        self.place.mappable()
-    }
-    fn truncate(&self, size: u64) -> Result<()> {
-        self.place.truncate(size)
-    }
-    fn allocate(&self, mode: i32, offset: u64, len: u64) -> Result<()> {
-        self.place.allocate(mode, offset, len)
-    }
-    fn sync(&self, data_only: DataOnly) -> Result<()> {
-        self.place.sync(data_only)
-    }
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 
@@ -163,9 +117,9 @@ impl MountNamespace {
             if copy.unbindable == Keep::No {
                 flags -= MountFlags::UNBINDABLE;
             }
-            let new = Mount::new(self.vfs.new_id(), root, flags, &m.source);
+            let new = Mount::new(self.registry.new_id(), root, flags, &m.source);
             new.keep(m.kept());
-            self.vfs.peers.copied(m, &new, copy.how);
+            self.registry.peers.copied(m, &new, copy.how);
             new
         };
         let top = make(&from.mnt, from.dentry.clone());
@@ -186,7 +140,7 @@ impl MountNamespace {
 
     /// `OPEN_TREE_CLONE`: a copy that hangs nowhere.
     pub fn detached_copy(&self, from: &Path, recursive: Recursive) -> Result<Arc<Detached>> {
-        let _g = self.vfs.mount_lock.lock();
+        let _g = self.registry.lock.lock();
         self.may_copy(from, recursive)?;
         let origin = match self.core_of(&from.mnt) {
             None => 0,
@@ -199,10 +153,10 @@ impl MountNamespace {
         };
         let below = Self::copied_below(from, copy);
         self.core.room(&self.core.payer, below.len() + 1)?;
-        let core = Core::new(&self.vfs, self.user(), Some(origin));
+        let core = Core::new(&self.registry, self.user(), Some(origin));
         let (top, _) = self.copy_tree(from, &below, copy);
         core.enter(&subtree(&top));
-        Ok(Detached::new(&self.vfs, core, top))
+        Ok(Detached::new(&self.registry, core, top))
     }
 
     /// `fsmount(2)`: a mount of the file system with this root that hangs nowhere.
@@ -212,11 +166,11 @@ impl MountNamespace {
         flags: MountFlags,
         source: &str,
     ) -> Result<Arc<Detached>> {
-        let _g = self.vfs.mount_lock.lock();
+        let _g = self.registry.lock.lock();
         self.core.room(&self.core.payer, 1)?;
-        let core = Core::new(&self.vfs, self.user(), Some(0));
-        let m = Mount::new(self.vfs.new_id(), root, flags, source);
+        let core = Core::new(&self.registry, self.user(), Some(0));
+        let m = Mount::new(self.registry.new_id(), root, flags, source);
         core.enter(std::slice::from_ref(&m));
-        Ok(Detached::new(&self.vfs, core, m))
+        Ok(Detached::new(&self.registry, core, m))
     }
 }

@@ -10,15 +10,17 @@ pub mod open;
 mod protect;
 mod record_locks;
 mod rename;
+mod tree_file;
 mod xattr;
 
 pub use attr::{UtimeArg, fstat, fstatfs, stat_path, statfs_path};
 pub use fs_config::{Exclusive, FsConfig};
 pub use handles::{Handle, Purpose};
-pub use mount_api::{Target, attr_change, attrs_of, fsmount_flags};
+pub use mount_api::{Target, attr_change, fsmount_flags};
 pub use mounts::MountArgs;
 pub use open::{ExecGuard, OpenHow, PathOnly};
 pub use record_locks::Wait;
+pub use tree_file::TreeFile;
 pub use xattr::XattrOf;
 
 use crate::context::PathCx;

@@ -17,49 +17,6 @@ use abi::linux::{
 };
 use std::sync::Arc;
 
-/// What a mount has for the attributes of mount_setattr(2), without access times but
-/// `MOUNT_ATTR_NODIRATIME` (`attr_flags_to_mnt_flags`).
-fn flags_of(attrs: u64) -> MountFlags {
-    let mut f = MountFlags::empty();
-    for (a, flag) in [
-        (MOUNT_ATTR_RDONLY, MountFlags::RDONLY),
-        (MOUNT_ATTR_NOSUID, MountFlags::NOSUID),
-        (MOUNT_ATTR_NODEV, MountFlags::NODEV),
-        (MOUNT_ATTR_NOEXEC, MountFlags::NOEXEC),
-        (MOUNT_ATTR_NODIRATIME, MountFlags::NODIRATIME),
-        (MOUNT_ATTR_NOSYMFOLLOW, MountFlags::NOSYMFOLLOW),
-    ] {
-        f.set(flag, attrs & u64::from(a) != 0);
-    }
-    f
-}
-
-/// The attributes of a mount, as statmount(2) tells them (`mnt_to_attr_flags`).
-#[must_use]
-pub fn attrs_of(f: MountFlags) -> u64 {
-    let mut a = 0;
-    for (attr, flag) in [
-        (MOUNT_ATTR_RDONLY, MountFlags::RDONLY),
-        (MOUNT_ATTR_NOSUID, MountFlags::NOSUID),
-        (MOUNT_ATTR_NODEV, MountFlags::NODEV),
-        (MOUNT_ATTR_NOEXEC, MountFlags::NOEXEC),
-        (MOUNT_ATTR_NODIRATIME, MountFlags::NODIRATIME),
-        (MOUNT_ATTR_NOSYMFOLLOW, MountFlags::NOSYMFOLLOW),
-    ] {
-        if f.contains(flag) {
-            a |= attr;
-        }
-    }
-    a |= if f.contains(MountFlags::NOATIME) {
-        MOUNT_ATTR_NOATIME
-    } else if f.contains(MountFlags::RELATIME) {
-        MOUNT_ATTR_RELATIME
-    } else {
-        MOUNT_ATTR_STRICTATIME
-    };
-    u64::from(a)
-}
-
 /// The rule for access times that a word has among its bits: one of three.
 fn atime(attrs: u64) -> Result<MountFlags> {
     match attrs as u32 & MOUNT_ATTR__ATIME {
@@ -84,7 +41,7 @@ pub fn fsmount_flags(attrs: u64) -> Result<MountFlags> {
     if attrs & !u64::from(KNOWN) != 0 {
         return Err(EINVAL);
     }
-    Ok(flags_of(attrs) | atime(attrs)?)
+    Ok(MountFlags::from_attrs(attrs) | atime(attrs)?)
 }
 
 /// What mount_setattr(2) does, from its words but `MOUNT_ATTR_IDMAP` (`build_mount_kattr`).
@@ -98,8 +55,8 @@ pub fn attr_change(set: u64, clear: u64, propagation: u64) -> Result<AttrChange>
         return Err(EINVAL);
     }
     let mut c = AttrChange {
-        set: flags_of(set),
-        clear: flags_of(clear),
+        set: MountFlags::from_attrs(set),
+        clear: MountFlags::from_attrs(clear),
         propagation,
     };
     // The rules for access times are numbers, not bits: they are changed as a whole.
@@ -150,7 +107,7 @@ impl PathCx<'_> {
     /// The descriptor of a tree that hangs nowhere.
     fn tree_file(&self, tree: &Arc<Detached>) -> Result<Arc<File>> {
         let root = tree.root().map(|m| Path::root_of(&m)).ok_or(EINVAL)?;
-        let ops = Arc::new(crate::namespace::TreeFile::new(tree, &root)?);
+        let ops = Arc::new(super::TreeFile::new(tree, &root)?);
         Ok(File::new(ops, O_PATH, Some(root), self.cred().clone()))
     }
 
@@ -247,8 +204,8 @@ mod tests {
         assert_eq!(fsmount_flags(0x10_0000), Err(EINVAL));
         let strict = fsmount_flags(0x20 | 1).unwrap();
         assert_eq!(strict, MountFlags::RDONLY);
-        assert_eq!(attrs_of(strict), 0x21);
-        assert_eq!(attrs_of(fsmount_flags(0x9e).unwrap()), 0x9e);
+        assert_eq!(strict.attrs(), 0x21);
+        assert_eq!(fsmount_flags(0x9e).unwrap().attrs(), 0x9e);
     }
 
     #[test]

@@ -60,7 +60,7 @@ impl Rig {
         Self::on(vfs, clas, root)
     }
     pub fn on(vfs: Arc<Vfs>, clas: Arc<Clas>, root: Arc<crate::Dentry>) -> Rig {
-        let ns = MountNamespace::new(&vfs, root, MountFlags::from_ms(0), "none");
+        let ns = MountNamespace::new(&vfs.mounts, root, MountFlags::from_ms(0), "none");
         let fs = FsContext::new(&ns);
         let cred = Arc::new(Credentials::root());
         Rig {

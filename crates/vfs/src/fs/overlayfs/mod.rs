@@ -66,7 +66,7 @@ impl Layers {
         let upper = self.upper.iter().flat_map(|u| [&u.0, &u.1]);
         for d in self.lowers.iter().chain(upper) {
             // Layers show what is mounted over (`clone_private_mount`).
-            let _g = vfs.mount_lock.lock();
+            let _g = vfs.mounts.lock.lock();
             if !d.is_dir()
                 || d.mnt.flags().contains(MountFlags::UNBINDABLE)
                 || d.mnt.has_locked_below(&d.dentry)
@@ -142,7 +142,12 @@ impl Overlayfs {
     pub fn mountable(vfs: &Arc<Vfs>, cred: &Arc<Credentials>, l: Layers) -> Result<Arc<Dentry>> {
         let depth = l.check(vfs)?;
         let base = l.upper.as_ref().map_or(&l.lowers[0], |u| &u.0);
-        let ns = MountNamespace::new(vfs, root_of(&base.dentry), MountFlags::empty(), "overlay");
+        let ns = MountNamespace::new(
+            &vfs.mounts,
+            root_of(&base.dentry),
+            MountFlags::empty(),
+            "overlay",
+        );
         let mnt: Arc<Mount> = ns.root_mount();
         let here = |p: &Path| Path::new(mnt.clone(), p.dentry.clone());
         let context = FsContext::new(&ns);
