@@ -94,6 +94,7 @@ mod info;
 mod lock;
 mod map;
 pub mod names;
+mod naming;
 mod padding;
 mod patch;
 mod patches;

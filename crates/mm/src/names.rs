@@ -5,14 +5,8 @@
 //!
 //! Invariant: a number in a VMA's flags is that of a name in the list, until none has it.
 
-use crate::map::some_range;
-use crate::state::State;
 use crate::vma::VmaFlags;
-use crate::{Mm, Result};
-use abi::Va;
-use abi::errno::{EBADF, EINVAL, ENOMEM};
 use std::collections::HashSet;
-use std::ops::Range;
 use std::sync::Arc;
 
 /// The longest name, with its NUL (`ANON_VMA_NAME_MAX_LEN`).
@@ -27,10 +21,10 @@ const SHIFT: u32 = VmaFlags::NAME.bits().trailing_zeros();
 pub(crate) struct Names(Vec<Option<Arc<[u8]>>>);
 
 impl VmaFlags {
-    fn name_number(self) -> usize {
+    pub(crate) fn name_number(self) -> usize {
         ((self & VmaFlags::NAME).bits() >> SHIFT) as usize
     }
-    fn with_name(self, number: usize) -> VmaFlags {
+    pub(crate) fn with_name(self, number: usize) -> VmaFlags {
         (self - VmaFlags::NAME) | VmaFlags::from_bits_retain((number as u64) << SHIFT)
     }
 }
@@ -43,7 +37,7 @@ impl Names {
         self.0.iter().position(|n| n.as_deref() == Some(name))
     }
     /// The number of a name, new or not; `None` where there is no room.
-    fn add(&mut self, name: &[u8]) -> Option<usize> {
+    pub(crate) fn add(&mut self, name: &[u8]) -> Option<usize> {
         if let Some(i) = self.position(name) {
             return Some(i + 1);
         }
@@ -58,73 +52,20 @@ impl Names {
         self.0.push(new);
         Some(self.0.len())
     }
+    /// Forgets all others.
+    pub(crate) fn keep(&mut self, used: &HashSet<usize>) {
+        for (i, n) in self.0.iter_mut().enumerate() {
+            if !used.contains(&(i + 1)) {
+                *n = None;
+            }
+        }
+    }
 }
 
 /// Whether a byte may be in a name (`is_valid_name_char`).
 #[must_use]
 pub fn is_valid(b: u8) -> bool {
     b > 0x1f && b < 0x7f && !b"\\`$[]".contains(&b)
-}
-
-impl Mm {
-    /// Gives anonymous memory a name, or none. `EBADF` at a file's; `ENOMEM` where something is not
-    /// mapped, after all else.
-    pub fn set_name(&self, va: Va, len: u64, name: Option<&[u8]>) -> Result<()> {
-        if name.is_some_and(|n| n.len() >= MAX_LEN || !n.iter().all(|b| is_valid(*b))) {
-            return Err(EINVAL);
-        }
-        let Some(r) = some_range(va, len)? else {
-            return Ok(());
-        };
-        self.with(|st| st.set_name(r, name))
-    }
-}
-
-impl State {
-    fn set_name(&mut self, r: Range<u64>, name: Option<&[u8]>) -> Result<()> {
-        let number = match name {
-            None => 0,
-            Some(n) => self.name_number(n).ok_or(ENOMEM)?,
-        };
-        self.reserve_vmas(self.vmas.cuts(&r))?;
-        let mut at = r.start;
-        let mut whole = true;
-        while let Some((e, v)) = self.vmas.first_from(at).filter(|(e, _)| e.start < r.end) {
-            let part = e.start.max(at)..e.end.min(r.end);
-            whole &= part.start == at;
-            if v.file.is_some() && !v.flags.contains(VmaFlags::ANON_SHARED) {
-                return Err(EBADF);
-            }
-            at = part.end;
-            self.vmas.change(part, |_, f| *f = f.with_name(number));
-            if at >= r.end {
-                break;
-            }
-        }
-        if whole && at >= r.end {
-            Ok(())
-        } else {
-            Err(ENOMEM)
-        }
-    }
-
-    fn name_number(&mut self, name: &[u8]) -> Option<usize> {
-        if let Some(n) = self.names.add(name) {
-            return Some(n);
-        }
-        // Those that no VMA has make room.
-        let used: HashSet<usize> = self
-            .vmas
-            .iter()
-            .map(|(_, v)| v.flags.name_number())
-            .collect();
-        for (i, n) in self.names.0.iter_mut().enumerate() {
-            if !used.contains(&(i + 1)) {
-                *n = None;
-            }
-        }
-        self.names.add(name)
-    }
 }
 
 #[cfg(test)]
