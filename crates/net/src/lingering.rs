@@ -9,8 +9,6 @@
 //! - A reset (no time at all) never waits, nor does a process that ends.
 
 use crate::options::Common;
-use crate::stream::Half;
-use crate::tcp::Outside;
 use abi::Result;
 use abi::errno::EAGAIN;
 use std::sync::Arc;
@@ -21,30 +19,20 @@ use wait::{Events, WaitQueue};
 pub struct Lingering {
     common: Arc<Common>,
     time: Duration,
-    what: Rest,
+    what: Arc<dyn Unacknowledged>,
 }
 
 /// What a connection has still to say.
-enum Rest {
-    /// By packets.
-    Packets(Arc<dyn Outside>),
-    /// In memory: what the reader's buffer would not have taken yet.
-    Memory(Arc<Half>),
+pub trait Unacknowledged: Send + Sync {
+    /// Whether the other end has still to acknowledge something, the end included.
+    fn awaits_the_last(&self) -> bool;
 }
 
 impl Lingering {
-    fn new(common: &Arc<Common>, what: Rest) -> Option<Lingering> {
+    pub(crate) fn new(common: &Arc<Common>, what: Arc<dyn Unacknowledged>) -> Option<Lingering> {
         let time = common.lingers().filter(|t| !t.is_zero())?;
         let common = common.clone();
         Some(Lingering { common, time, what })
-    }
-
-    pub(crate) fn by_packets(common: &Arc<Common>, c: &Arc<dyn Outside>) -> Option<Lingering> {
-        Self::new(common, Rest::Packets(c.clone()))
-    }
-
-    pub(crate) fn in_memory(common: &Arc<Common>, tx: &Arc<Half>) -> Option<Lingering> {
-        Self::new(common, Rest::Memory(tx.clone()))
     }
 
     /// How long its close waits at most.
@@ -65,10 +53,9 @@ impl Lingering {
     ///
     /// No other.
     pub fn is_over(&self) -> Result<()> {
-        let waits = match &self.what {
-            Rest::Packets(c) => c.awaits_the_last(),
-            Rest::Memory(tx) => tx.awaits_its_reader(),
-        };
-        if waits { Err(EAGAIN) } else { Ok(()) }
+        match self.what.awaits_the_last() {
+            true => Err(EAGAIN),
+            false => Ok(()),
+        }
     }
 }

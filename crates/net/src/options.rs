@@ -7,7 +7,7 @@ use crate::ns::NetNamespace;
 use crate::stamps::Stamps;
 use crate::sys::{AF_NETLINK, AF_UNIX, SOCK_DGRAM, SOCK_RAW, SOCK_STREAM};
 use abi::Result;
-use abi::errno::{EDOM, EINVAL, ENFILE, ENODEV, ENOPROTOOPT, EOPNOTSUPP, EPERM, Errno};
+use abi::errno::{EACCES, EDOM, EINVAL, ENFILE, ENODEV, ENOPROTOOPT, EOPNOTSUPP, EPERM, Errno};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -272,13 +272,13 @@ impl Common {
         match name {
             SO_BSDCOMPAT => {}
             SO_TXTIME => self.set_txtime(v, cred)?,
-            SO_DEBUG if on && !cred.has(Caps::NET_ADMIN) => return Err(abi::errno::EACCES),
+            SO_DEBUG if on && !cred.has(Caps::NET_ADMIN) => return Err(EACCES),
             SO_DEBUG | SO_REUSEADDR | SO_REUSEPORT | SO_DONTROUTE | SO_BROADCAST | SO_KEEPALIVE
             | SO_OOBINLINE | SO_NO_CHECK | SO_PASSSEC | SO_RXQ_OVFL | SO_SELECT_ERR_QUEUE
             | SO_WIFI_STATUS | SO_NOFCS => self.set_flag(name, on),
             SO_LOCK_FILTER if self.flag(name) && !on => return Err(EPERM),
             SO_LOCK_FILTER => self.set_flag(name, on),
-            _ if Stamps::has(name) => self.stamps.set(name, v)?,
+            _ if Stamps::has(name) => self.stamps.set(name, int)?,
             SO_PASSCRED | SO_PASSPIDFD => self.set_flag(name, on),
             SO_ZEROCOPY => {
                 if !(0..=1).contains(&int) {
@@ -318,15 +318,7 @@ impl Common {
                 }
                 self.set_device(int, cred)?;
             }
-            SO_MAX_PACING_RATE => {
-                // An unsigned long, or an int, whose largest value is no limit either.
-                let rate = match v.first_chunk() {
-                    Some(v) => u64::from_le_bytes(*v),
-                    None if int == -1 => u64::MAX,
-                    None => u64::from(int as u32),
-                };
-                self.pacing.store(rate, Ordering::Relaxed);
-            }
+            SO_MAX_PACING_RATE => self.pacing.store(rate(v, int), Ordering::Relaxed),
             SO_CNX_ADVICE => {}
             _ if kept::has(name) => {
                 let n = kept::check(name, int, || cred.has_in(&self.ns.user, Caps::NET_ADMIN))?;
@@ -621,6 +613,15 @@ pub fn int_of(v: &[u8]) -> Result<i32> {
     match v {
         [a, b, c, d, ..] => Ok(i32::from_le_bytes([*a, *b, *c, *d])),
         _ => Err(EINVAL),
+    }
+}
+
+/// A rate, bytes a second: an unsigned long, or an int, whose largest value is no limit either.
+fn rate(v: &[u8], int: i32) -> u64 {
+    match v.first_chunk() {
+        Some(v) => u64::from_le_bytes(*v),
+        None if int == -1 => u64::MAX,
+        None => u64::from(int as u32),
     }
 }
 

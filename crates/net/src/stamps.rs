@@ -77,8 +77,7 @@ impl Stamps {
     }
 
     /// `setsockopt(2)` (`sock_set_timestamp`, `sock_set_timestamping`).
-    pub fn set(&self, name: i32, v: &[u8]) -> Result<()> {
-        let int = crate::options::int_of(v)?;
+    pub fn set(&self, name: i32, int: i32) -> Result<()> {
         if !matches!(name, SO_TIMESTAMPING | SO_TIMESTAMPING_NEW) {
             self.on
                 .store(if int != 0 { name } else { 0 }, Ordering::Relaxed);
@@ -173,11 +172,11 @@ mod tests {
     #[test]
     fn one_of_its_kin_is_on_and_flags_need_others() {
         let s = Stamps::default();
-        s.set(SO_TIMESTAMP, &[1, 0, 0, 0]).unwrap();
-        s.set(SO_TIMESTAMPNS, &[1, 0, 0, 0]).unwrap();
+        s.set(SO_TIMESTAMP, 1).unwrap();
+        s.set(SO_TIMESTAMPNS, 1).unwrap();
         assert_eq!(s.get(SO_TIMESTAMP), [0; 4]);
         assert_eq!(s.get(SO_TIMESTAMPNS), [1, 0, 0, 0]);
-        let set = |n: u32| s.set(SO_TIMESTAMPING, &n.to_le_bytes());
+        let set = |n: u32| s.set(SO_TIMESTAMPING, n as i32);
         assert_eq!(set(OPT_STATS), Err(EINVAL));
         assert_eq!(set(MASK + 1), Err(EINVAL));
         set(OPT_ID | TX_SOFTWARE).unwrap();

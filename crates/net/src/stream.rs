@@ -13,6 +13,7 @@ use urgent::{Aside, Mark, Meets, Urgent};
 
 use crate::control::Ucred;
 use crate::inflight::InFlight;
+use crate::lingering::Unacknowledged;
 use crate::options::{Common, SO_PASSCRED, SO_PASSPIDFD};
 use abi::Result;
 use abi::errno::{EAGAIN, ENOBUFS, ENOMEM, EPIPE, Errno};
@@ -199,6 +200,23 @@ impl Take {
     }
 }
 
+/// What a read takes from the state, to be looked at when that is free.
+#[derive(Default)]
+struct Left {
+    /// Files that came with the bytes.
+    arrived: Option<InFlight>,
+    /// What came with an urgent byte that nobody reads: dropped.
+    passed: Vec<Seg>,
+}
+
+impl Unacknowledged for Half {
+    /// Of a direction that is over; the writer's queue is told of the change.
+    fn awaits_the_last(&self) -> bool {
+        let s = self.lock();
+        self.is_ahead(&s)
+    }
+}
+
 impl Half {
     pub fn new(writer: &Arc<Common>, reader: &Arc<Common>, holder: u64) -> Arc<Half> {
         Arc::new(Half {
@@ -345,12 +363,6 @@ impl Half {
     fn is_ahead(&self, s: &State) -> bool {
         let buffer = self.reader.rcvbuf.load(Ordering::Relaxed) as usize;
         s.end == End::Fin && s.ring.len() > buffer / 2 && !s.reader_closed
-    }
-
-    /// As above, of a direction that is over; the writer's queue is told of the change.
-    pub fn awaits_its_reader(&self) -> bool {
-        let s = self.lock();
-        self.is_ahead(&s)
     }
 
     /// With more in it nobody may write: a third is free before a writer wakes, for a worthwhile
@@ -515,96 +527,102 @@ impl Half {
     /// Reads bytes of a UNIX stream: ends after bytes that came with files, and, where the reader
     /// asks who wrote, before bytes of another writer.
     pub fn read_unix(&self, dst: &mut dyn Sink, take: Take, of: Writers) -> Result<Got> {
-        let mut arrived = None;
-        // Files that came with an urgent byte that nobody reads are dropped when the state is free.
-        let mut passed = Vec::new();
-        let got = self.taking(|s| {
-            let mut got = Got::default();
-            if s.segs.is_empty() {
-                if dst.remaining() > 0 {
-                    self.empty(s)?;
-                }
-                return Ok(got);
-            }
-            let mut at = 0;
-            let mut i = 0;
-            while let Some(seg) = s.segs.get_mut(i) {
-                if of == Writers::One && got.cred.is_some_and(|c| c != seg.cred) {
-                    break;
-                }
-                if dst.remaining() == 0 && got.n > 0 {
-                    break;
-                }
-                let aside = seg.aside.take();
-                let meets = aside
-                    .as_ref()
-                    .map(|a| s.meet(a, got.n, take, self.inline()));
-                let Some(seg) = s.segs.get_mut(i) else { break };
-                seg.aside = aside;
-                match meets {
-                    Some(Meets::End) => break,
-                    Some(Meets::Pass) if take == Take::Peek => {
-                        i += 1;
-                        continue;
-                    }
-                    Some(Meets::Pass) => {
-                        passed.extend(s.segs.pop_front());
-                        continue;
-                    }
-                    _ => {}
-                }
-                let from = if take == Take::Peek { at } else { 0 };
-                let whole = seg.aside.as_ref().map_or(seg.len, |_| 1);
-                let n = match meets {
-                    Some(Meets::Byte(b)) if dst.remaining() > 0 => dst.put(&[b]),
-                    Some(_) => Ok(0),
-                    None => s.ring.peek_into(dst, from, seg.len),
-                };
-                let n = match n {
-                    Ok(n) => n,
-                    Err(_) if got.n > 0 => break,
-                    Err(e) => return Err(e),
-                };
-                got.cred = Some(seg.cred);
-                got.n += n;
-                let mut stop = n < whole;
-                if take == Take::Peek {
-                    at += seg.len.min(n);
-                    if let Some(f) = &seg.files {
-                        got.files = f.peek();
-                        stop = true;
-                    }
-                    i += 1;
-                } else {
-                    if n > 0 {
-                        arrived = seg.files.take();
-                        stop |= arrived.is_some();
-                    }
-                    if meets.is_none() {
-                        s.ring.consume(n);
-                        seg.len -= n;
-                    }
-                    if n == whole {
-                        s.segs.pop_front();
-                    }
-                }
-                if stop || n == 0 {
-                    break;
-                }
-            }
-            if take == Take::Out {
-                s.was_read(got.n);
-            }
-            if got.cred.is_none() && dst.remaining() > 0 {
-                // There was nothing but what a read passes over.
+        let mut left = Left::default();
+        let got = self.taking(|s| self.read_segments(s, dst, (take, of), &mut left));
+        drop(left.passed);
+        let mut got = got?;
+        if let Some(f) = left.arrived {
+            got.files = f.take();
+        }
+        Ok(got)
+    }
+
+    fn read_segments(
+        &self,
+        s: &mut State,
+        dst: &mut dyn Sink,
+        (take, of): (Take, Writers),
+        left: &mut Left,
+    ) -> Result<Got> {
+        let mut got = Got::default();
+        if s.segs.is_empty() {
+            if dst.remaining() > 0 {
                 self.empty(s)?;
             }
-            Ok(got)
-        });
-        drop(passed);
-        let mut got = got?;
-        if let Some(f) = arrived {
-            got.files = f.take();
+            return Ok(got);
+        }
+        let mut at = 0;
+        let mut i = 0;
+        while let Some(seg) = s.segs.get_mut(i) {
+            if of == Writers::One && got.cred.is_some_and(|c| c != seg.cred) {
+                break;
+            }
+            if dst.remaining() == 0 && got.n > 0 {
+                break;
+            }
+            let aside = seg.aside.take();
+            let meets = aside
+                .as_ref()
+                .map(|a| s.meet(a, got.n, take, self.inline()));
+            let Some(seg) = s.segs.get_mut(i) else { break };
+            seg.aside = aside;
+            match meets {
+                Some(Meets::End) => break,
+                Some(Meets::Pass) if take == Take::Peek => {
+                    i += 1;
+                    continue;
+                }
+                Some(Meets::Pass) => {
+                    left.passed.extend(s.segs.pop_front());
+                    continue;
+                }
+                _ => {}
+            }
+            let from = if take == Take::Peek { at } else { 0 };
+            let whole = seg.aside.as_ref().map_or(seg.len, |_| 1);
+            let n = match meets {
+                Some(Meets::Byte(b)) if dst.remaining() > 0 => dst.put(&[b]),
+                Some(_) => Ok(0),
+                None => s.ring.peek_into(dst, from, seg.len),
+            };
+            let n = match n {
+                Ok(n) => n,
+                Err(_) if got.n > 0 => break,
+                Err(e) => return Err(e),
+            };
+            got.cred = Some(seg.cred);
+            got.n += n;
+            let mut stop = n < whole;
+            if take == Take::Peek {
+                at += seg.len.min(n);
+                if let Some(f) = &seg.files {
+                    got.files = f.peek();
+                    stop = true;
+                }
+                i += 1;
+            } else {
+                if n > 0 {
+                    left.arrived = seg.files.take();
+                    stop |= left.arrived.is_some();
+                }
+                if meets.is_none() {
+                    s.ring.consume(n);
+                    seg.len -= n;
+                }
+                if n == whole {
+                    s.segs.pop_front();
+                }
+            }
+            if stop || n == 0 {
+                break;
+            }
+        }
+        if take == Take::Out {
+            s.was_read(got.n);
+        }
+        if got.cred.is_none() && dst.remaining() > 0 {
+            // There was nothing but what a read passes over.
+            self.empty(s)?;
         }
         Ok(got)
     }

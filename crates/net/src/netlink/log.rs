@@ -123,8 +123,10 @@ impl Netlink {
 
     fn unbind_group(&self, group: u16) -> Result<()> {
         let (logs, own) = (&self.common.ns.rules.logs, self.common.ino);
+        // (In one step with what another thread binds: `listening` and the logs say the same.)
+        let mut all = self.listening.lock();
         logs.unbind(group, own)?;
-        self.listening.lock().retain(|(n, _)| *n != group);
+        all.retain(|(n, _)| *n != group);
         Ok(())
     }
 

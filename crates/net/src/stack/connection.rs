@@ -27,6 +27,7 @@ use crate::bindings::{Binding, Ends};
 use crate::clock::now;
 use crate::inet::{self, InetOptions};
 use crate::interface::stays;
+use crate::lingering::Unacknowledged;
 use crate::ns::NetNamespace;
 use crate::options::{Common, SO_KEEPALIVE, SO_OOBINLINE};
 use crate::protocol::{Received, Shutdown};
@@ -688,6 +689,14 @@ impl Drop for Remote {
     }
 }
 
+impl Unacknowledged for Remote {
+    /// After the close of its socket (`TCPF_FIN_WAIT1 | TCPF_CLOSING | TCPF_LAST_ACK`). The
+    /// socket's queue is told of the change.
+    fn awaits_the_last(&self) -> bool {
+        awaits_the_last(self.state.lock().engine.state())
+    }
+}
+
 impl Outside for Remote {
     fn local(&self) -> Endpoint {
         endpoint(self.pair.local)
@@ -905,10 +914,6 @@ impl Outside for Remote {
 
     fn reset(&self) {
         self.work(|s, _| s.told |= s.engine.abort());
-    }
-
-    fn awaits_the_last(&self) -> bool {
-        awaits_the_last(self.state.lock().engine.state())
     }
 
     fn close(&self, binding: Option<Arc<Binding<Listener>>>) -> Option<Arc<Binding<Listener>>> {

@@ -5,6 +5,7 @@ use super::outside::{Dial, Dialer, Outside};
 use crate::addr::Endpoint;
 use crate::bindings::Binding;
 use crate::control::Control;
+use crate::lingering::Unacknowledged;
 use crate::options::SO_KEEPALIVE;
 use crate::protocol::{Received, Shutdown};
 use crate::readiness;
@@ -32,6 +33,13 @@ impl Dialer for Arc<UserNetwork> {
             let _ = stream.set_option(SOL_SOCKET, SO_KEEPALIVE, &1i32.to_ne_bytes());
         }
         Ok(stream)
+    }
+}
+
+impl Unacknowledged for Stream {
+    /// The host's connection goes on by itself.
+    fn awaits_the_last(&self) -> bool {
+        false
     }
 }
 

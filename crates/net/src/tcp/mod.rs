@@ -22,7 +22,7 @@ use crate::bindings::{self, Binding, Rule};
 use crate::control::Control;
 use crate::inet::{IP_BIND_ADDRESS_NO_PORT, IP_MULTICAST_ALL, InetOptions, TCP_INQ};
 use crate::interface::LO_INDEX;
-use crate::lingering::Lingering;
+use crate::lingering::{Lingering, Unacknowledged};
 use crate::ns::{NetNamespace, Way};
 use crate::options::{Common, SO_ERROR, SO_KEEPALIVE, SO_OOBINLINE};
 use crate::protocol::{Block, Caller, Parts, Protocol, Received, Shutdown};
@@ -306,7 +306,7 @@ impl Tcp {
             let before = c.tx.ends();
             if !before.reader_closed {
                 // The peer had our FIN already: its reset reads as a broken pipe.
-                let had_end = before.end == End::Fin && !c.tx.awaits_its_reader();
+                let had_end = before.end == End::Fin && !c.tx.awaits_the_last();
                 c.rx.writer
                     .set_error(if had_end { EPIPE } else { ECONNRESET });
                 // Its next read must find that, before anybody tells it.
@@ -906,8 +906,8 @@ impl Protocol for Tcp {
 
     fn lingering(&self) -> Option<Lingering> {
         match &self.state.read().phase {
-            Phase::Connected(c) => Lingering::in_memory(&self.common, &c.tx),
-            Phase::Outside(o) => Lingering::by_packets(&self.common, o),
+            Phase::Connected(c) => Lingering::new(&self.common, c.tx.clone()),
+            Phase::Outside(o) => Lingering::new(&self.common, o.clone()),
             _ => None,
         }
     }

@@ -4,6 +4,7 @@ use super::{Between, Bound, Listener, Phase, State, Tcp};
 use crate::addr::Endpoint;
 use crate::bindings::{Binding, Ends};
 use crate::inet::InetOptions;
+use crate::lingering::Unacknowledged;
 use crate::ns::{NetNamespace, Way};
 use crate::options::Common;
 use crate::protocol::{Block, Received, Shutdown};
@@ -22,7 +23,7 @@ use wait::Events;
 
 /// A connection with somebody outside: by the broker's descriptor ([`Stream`]), or by our own
 /// segments (the stack's). Its operations are the socket's; none waits.
-pub trait Outside: Send + Sync {
+pub trait Outside: Unacknowledged {
     fn local(&self) -> Endpoint;
     fn remote(&self) -> Endpoint;
     /// `ENOTCONN` where it is not connected, or no more.
@@ -57,11 +58,6 @@ pub trait Outside: Send + Sync {
     fn take_error(&self) -> Option<Errno>;
     /// Ends it at once, with a reset.
     fn reset(&self);
-    /// Whether, after the close of its socket, the peer has not acknowledged all and the end
-    /// (`TCPF_FIN_WAIT1 | TCPF_CLOSING | TCPF_LAST_ACK`). The socket's queue is told of the change.
-    fn awaits_the_last(&self) -> bool {
-        false
-    }
     /// Its socket is gone. What it was bound to comes back where the connection does not need it
     /// any longer; else it is unbound when the connection is over.
     fn close(&self, binding: Option<Arc<Binding<Listener>>>) -> Option<Arc<Binding<Listener>>>;
