@@ -17,7 +17,7 @@
 
 use crate::mount::{Mount, Sharing};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 
 /// How a copy of a mount shares (`CL_SLAVE`, `CL_MAKE_SHARED`).
@@ -41,80 +41,92 @@ pub enum Propagation {
     Unbindable,
 }
 
+/// Mounts by their numbers.
+type Mounts = BTreeMap<u64, Weak<Mount>>;
+
 #[derive(Default)]
 struct Group {
-    members: Vec<Weak<Mount>>,
-    slaves: Vec<Weak<Mount>>,
+    members: Mounts,
+    slaves: Mounts,
 }
 
-/// All groups, by number.
+/// All groups.
 #[derive(Default)]
-pub(crate) struct Peers(Mutex<BTreeMap<u32, Group>>);
+pub(crate) struct Peers(Mutex<Table>);
 
-fn is(w: &Weak<Mount>, m: &Arc<Mount>) -> bool {
-    std::ptr::eq(w.as_ptr(), Arc::as_ptr(m))
+fn living(list: &Mounts) -> Vec<Arc<Mount>> {
+    list.values().filter_map(Weak::upgrade).collect()
 }
 
-fn living(list: &[Weak<Mount>]) -> Vec<Arc<Mount>> {
-    list.iter().filter_map(Weak::upgrade).collect()
+#[derive(Default)]
+struct Table {
+    /// By number.
+    groups: BTreeMap<u32, Group>,
+    /// Below the highest number that any has had since there was none: those that none has.
+    free: BTreeSet<u32>,
+    highest: u32,
 }
 
-type Table = BTreeMap<u32, Group>;
+impl Table {
+    /// The smallest number that no group has; the caller makes one of that number.
+    fn unused(&mut self) -> u32 {
+        self.free.pop_first().unwrap_or_else(|| {
+            self.highest += 1;
+            self.highest
+        })
+    }
 
-/// The smallest number that no group has.
-fn unused(t: &Table) -> u32 {
-    let mut n = 1;
-    for id in t.keys() {
-        if *id != n {
-            break;
+    fn enlist(&mut self, m: &Arc<Mount>, s: Sharing) {
+        let weak = Arc::downgrade(m);
+        if s.group != 0 {
+            let group = self.groups.entry(s.group).or_default();
+            group.members.insert(m.id, weak.clone());
         }
-        n += 1;
+        if s.master != 0 {
+            let master = self.groups.entry(s.master).or_default();
+            master.slaves.insert(m.id, weak);
+        }
+        m.set_sharing(s);
     }
-    n
-}
 
-fn enlist(t: &mut Table, m: &Arc<Mount>, s: Sharing) {
-    if s.group != 0 {
-        t.entry(s.group)
-            .or_default()
-            .members
-            .push(Arc::downgrade(m));
-    }
-    if s.master != 0 {
-        t.entry(s.master)
-            .or_default()
-            .slaves
-            .push(Arc::downgrade(m));
-    }
-    m.set_sharing(s);
-}
-
-/// Takes a mount out of its lists. Gives what it had; the slaves of a group that ends get the
-/// leaver's master.
-fn delist(t: &mut Table, m: &Arc<Mount>) -> Sharing {
-    let had = m.sharing();
-    if let Some(g) = t.get_mut(&had.master) {
-        g.slaves.retain(|w| !is(w, m));
-    }
-    if let Some(g) = t.get_mut(&had.group) {
-        g.members.retain(|w| !is(w, m));
-        if g.members.is_empty()
-            && let Some(ended) = t.remove(&had.group)
-        {
-            for s in living(&ended.slaves) {
-                let now = s.sharing();
-                s.set_sharing(Sharing {
-                    master: had.master,
-                    ..now
-                });
-                if let Some(up) = t.get_mut(&had.master) {
-                    up.slaves.push(Arc::downgrade(&s));
-                }
+    /// Takes a mount out of its lists. Gives what it had; the slaves of a group that ends get the
+    /// leaver's master.
+    fn delist(&mut self, m: &Arc<Mount>) -> Sharing {
+        let had = m.sharing();
+        if let Some(g) = self.groups.get_mut(&had.master) {
+            g.slaves.remove(&m.id);
+        }
+        if let Some(g) = self.groups.get_mut(&had.group) {
+            g.members.remove(&m.id);
+            if g.members.is_empty() {
+                self.end(had);
             }
         }
+        m.set_sharing(Sharing::default());
+        had
     }
-    m.set_sharing(Sharing::default());
-    had
+
+    /// The group that a mount has left has no member any more.
+    fn end(&mut self, left: Sharing) {
+        let Some(ended) = self.groups.remove(&left.group) else {
+            return;
+        };
+        for s in living(&ended.slaves) {
+            let now = s.sharing();
+            s.set_sharing(Sharing {
+                master: left.master,
+                ..now
+            });
+            if let Some(up) = self.groups.get_mut(&left.master) {
+                up.slaves.insert(s.id, Arc::downgrade(&s));
+            }
+        }
+        self.free.insert(left.group);
+        if self.groups.is_empty() {
+            self.free.clear();
+            self.highest = 0;
+        }
+    }
 }
 
 impl Peers {
@@ -123,8 +135,9 @@ impl Peers {
         let mut t = self.0.lock();
         let now = m.sharing();
         if now.group == 0 {
-            let group = unused(&t);
-            t.entry(group).or_default().members.push(Arc::downgrade(m));
+            let group = t.unused();
+            let members = &mut t.groups.entry(group).or_default().members;
+            members.insert(m.id, Arc::downgrade(m));
             m.set_sharing(Sharing { group, ..now });
         }
     }
@@ -140,20 +153,20 @@ impl Peers {
         let group = match how {
             Copied::Alike => of.group,
             Copied::Slave => 0,
-            Copied::SharedSlave => unused(&t),
+            Copied::SharedSlave => t.unused(),
         };
-        enlist(&mut t, new, Sharing { group, master });
+        t.enlist(new, Sharing { group, master });
     }
     /// Into the group of `like`, under its master (`MOVE_MOUNT_SET_GROUP`).
     pub fn set_group(&self, m: &Arc<Mount>, like: &Mount) {
         let mut t = self.0.lock();
-        delist(&mut t, m);
-        enlist(&mut t, m, like.sharing());
+        t.delist(m);
+        t.enlist(m, like.sharing());
     }
     /// A mount that shares with nobody any more.
     pub fn leave(&self, m: &Arc<Mount>) {
         if m.sharing() != Sharing::default() {
-            delist(&mut self.0.lock(), m);
+            self.0.lock().delist(m);
         }
     }
     /// What was shared becomes a slave of the others in its group, or else of its master.
@@ -163,18 +176,19 @@ impl Peers {
         if had.group == 0 {
             return;
         }
-        delist(&mut t, m);
-        let master = if t.contains_key(&had.group) {
+        t.delist(m);
+        let master = if t.groups.contains_key(&had.group) {
             had.group
         } else {
             had.master
         };
-        enlist(&mut t, m, Sharing { group: 0, master });
+        t.enlist(m, Sharing { group: 0, master });
     }
     /// The members of a group.
     pub fn members(&self, group: u32) -> Vec<Arc<Mount>> {
         self.0
             .lock()
+            .groups
             .get(&group)
             .map(|g| living(&g.members))
             .unwrap_or_default()
@@ -183,6 +197,7 @@ impl Peers {
     pub fn slaves(&self, group: u32) -> Vec<Arc<Mount>> {
         self.0
             .lock()
+            .groups
             .get(&group)
             .map(|g| living(&g.slaves))
             .unwrap_or_default()
