@@ -335,6 +335,9 @@ fn param(cx: &Context, cmd: FsCommand, key: StrPtr, value: StrPtr, aux: i32) -> 
         C::FSCONFIG_SET_FD => match &Fd(aux).any_file(cx)?.path {
             Some(p) => {
                 let shown = p.describe(&cx.fs().root()).display();
+                if shown.len() >= vfs::PATH_MAX {
+                    return Err(ENAMETOOLONG);
+                }
                 Value::Place(p.clone(), String::from_utf8_lossy(&shown).into_owned())
             }
             None => Value::Bytes,

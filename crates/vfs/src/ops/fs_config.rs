@@ -30,8 +30,9 @@ use std::sync::Arc;
 const LOG: usize = 8;
 /// Layers of an overlay (`OVL_MAX_STACK`).
 const LAYERS_MAX: usize = 500;
-/// What one takes of the kernel's memory, bytes.
+/// What one takes of the kernel's memory, bytes; and each layer beside its text.
 const SIZE: usize = 16 << 10;
+const LAYER: usize = 256;
 
 /// What a command of fsconfig(2) is about (`enum fs_context_phase`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,6 +61,8 @@ struct State {
     /// `MS_RDONLY` and what is like it, and which of them were told.
     flags: u32,
     told: u32,
+    /// Of the layers among the parameters.
+    layers: Vec<Charge>,
     root: Option<Arc<Dentry>>,
 }
 
@@ -141,6 +144,7 @@ impl FsConfig {
                 source: None,
                 flags: 0,
                 told: 0,
+                layers: Vec::new(),
                 root,
             }),
             log: Mutex::default(),
@@ -219,6 +223,8 @@ impl FsConfig {
                 );
                 return Err(self.fails(EINVAL, &why));
             }
+            let layer = self.cred.kmem(LAYER + p.word().len(), ENOMEM)?;
+            s.layers.push(layer);
         } else {
             s.params.0.retain(|o| o.key != p.key);
         }
@@ -372,6 +378,7 @@ impl State {
             source: None,
             flags: 0,
             told: 0,
+            layers: Vec::new(),
             root: self.root.take(),
         };
     }

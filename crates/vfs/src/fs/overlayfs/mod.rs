@@ -30,10 +30,11 @@ use crate::inode::Inode;
 use crate::mode::{FileType, Want};
 use crate::mount::{Mount, MountFlags, Path};
 use crate::namespace::MountNamespace;
+use crate::ucounts::Charge;
 use crate::vfs::Vfs;
 use crate::walk::Walk;
 use abi::Result;
-use abi::errno::{EBADF, EEXIST, EINVAL};
+use abi::errno::{EBADF, EEXIST, EINVAL, ENOMEM};
 use parking_lot::Mutex;
 use std::any::Any;
 use std::collections::HashMap;
@@ -43,6 +44,9 @@ use wait::Steady;
 
 /// The most layers below (`OVL_MAX_STACK`).
 pub const LAYERS_MAX: usize = 500;
+
+/// What each takes of the kernel's memory, bytes.
+const LAYER: usize = 1 << 10;
 
 /// How many may lie over each other (`FILESYSTEM_MAX_STACK_DEPTH`): each look-up asks the one
 /// below.
@@ -110,6 +114,8 @@ pub struct Overlayfs {
     cred: Arc<Credentials>,
     opaque: &'static [u8],
     options: String,
+    /// Of its layers and their text.
+    _memory: Charge,
     devs: Mutex<Vec<u64>>,
     inodes: Mutex<HashMap<(u64, u64), Weak<OverlayNode>>>,
     next_temporary: AtomicU64,
@@ -167,6 +173,7 @@ impl Overlayfs {
                 b"trusted.overlay.opaque"
             },
             top: here(base),
+            _memory: cred.kmem(l.options.len() + LAYER * (1 + l.lowers.len()), ENOMEM)?,
             options: l.options,
             devs: Mutex::default(),
             inodes: Mutex::default(),
