@@ -119,6 +119,7 @@ fn place(entries: &[Entry<'_>], at: u32) -> Option<usize> {
 
 fn way(entries: &[Entry<'_>], e: &Entry<'_>) -> Way {
     match e.verdict() {
+        _ if e.goes_on() => Way::On,
         Some(v) if v > 0 => Way::Leads(place(entries, v as u32)),
         Some(_) if e.ends() => Way::Ends,
         _ => Way::On,
@@ -167,10 +168,12 @@ impl Making<'_> {
             }
             None => None,
         };
-        rule.push(match verdict {
-            Some(v) => Expr::Immediate(None, Data::Verdict(v)),
-            None => Expr::Target(Xt::untold(self.read(&t, &place, true)?)),
-        });
+        match verdict {
+            // (It only counts: another chain for what follows would cost at each.)
+            Some(_) if e.goes_on() => {}
+            Some(v) => rule.push(Expr::Immediate(None, Data::Verdict(v))),
+            None => rule.push(Expr::Target(Xt::untold(self.read(&t, &place, true)?))),
+        }
         rule.shrink_to_fit();
         Ok(rule)
     }
@@ -204,7 +207,7 @@ impl Making<'_> {
             // (What leads to no entry is not led to by itself.)
             to => match place(self.entries, to as u32) {
                 None => Verdict::Drop,
-                Some(n) if e.is_goto() || to as usize == e.at + e.len() => Verdict::Goto(handle(n)),
+                Some(n) if e.is_goto() => Verdict::Goto(handle(n)),
                 Some(n) => Verdict::Jump(handle(n)),
             },
         }

@@ -244,6 +244,12 @@ impl<'a> Entry<'a> {
         self.byte(1)
     }
 
+    /// Whether its verdict is to go on with the next entry, as of a rule that only counts.
+    pub fn goes_on(&self) -> bool {
+        let next = self.at + self.len();
+        self.verdict().is_some_and(|v| v > 0 && v as usize == next)
+    }
+
     pub fn is_goto(&self) -> bool {
         let goto = if self.layout.is_v4() {
             GOTO_V4

@@ -200,6 +200,18 @@ fn a_run_of_entries_leads_on_to_the_next() {
 }
 
 #[test]
+fn rules_that_only_count_are_any_number() {
+    // As iptables writes a rule without a target: its verdict is the next entry.
+    let e = Engine::default();
+    let mut all = vec![plain(ACCEPT), plain(ACCEPT)];
+    all.extend((3..103).map(|next| plain((PLAIN * next) as i32)));
+    all.extend([plain(DROP), head(b"ERROR")]);
+    replace(&e, &replacement(&all, [0, 1, 2], [0, 1, 102], 4)).unwrap();
+    assert_eq!(leaves(&e, 80), Outcome::Drop);
+    assert_eq!(counted(&e)[2..103], [1; 101]);
+}
+
+#[test]
 fn bad_blobs_are_refused() {
     let e = Engine::default();
     let all = with_a_chain();
