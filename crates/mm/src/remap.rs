@@ -23,6 +23,7 @@ impl Mm {
             .ok_or(EINVAL)?;
         pgoff.checked_add(len / PAGE).ok_or(EINVAL)?;
         let offset = pgoff.checked_mul(PAGE).ok_or(EOVERFLOW)?;
+        offset.checked_add(len).ok_or(EOVERFLOW)?;
         self.with(|st| {
             let (r, v) = st.vmas.get(start).ok_or(EINVAL)?;
             let file = v.file.clone().filter(|_| v.is_shared()).ok_or(EINVAL)?;

@@ -11,7 +11,6 @@ use abi::errno::{EINVAL, ENODEV, ENOPROTOOPT, EOPNOTSUPP, EPERM, EPROTO};
 use abi::{Errno, Result};
 use parking_lot::Mutex;
 use std::sync::Arc;
-use vfs::{Caps, Credentials};
 
 #[derive(Clone, Copy)]
 enum Kind {
@@ -299,7 +298,8 @@ impl InetOptions {
         }
     }
 
-    pub fn set(&self, level: i32, name: i32, v: &[u8], cred: &Credentials) -> Result<()> {
+    /// `may_mark`: whether the caller has [`Common::may_mark`]'s right.
+    pub fn set(&self, level: i32, name: i32, v: &[u8], may_mark: &dyn Fn() -> bool) -> Result<()> {
         match (level, name) {
             // A stream is in no group.
             (SOL_IP, 37..=41 | 43 | 44 | 46..=48) | (SOL_IPV6, 27 | 28 | 43 | 44 | 46..=48) => {
@@ -321,7 +321,7 @@ impl InetOptions {
         let int = value_of(level, name, v)?;
         let val = match kind {
             Bool => i32::from(int != 0),
-            Privileged if int != 0 && !(cred.has(Caps::NET_ADMIN) || cred.has(Caps::NET_RAW)) => {
+            Privileged if int != 0 && !may_mark() => {
                 return Err(EPERM);
             }
             Privileged => i32::from(int != 0),

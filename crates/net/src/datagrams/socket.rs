@@ -282,7 +282,8 @@ impl DatagramSocket {
                 Ok(())
             }
             _ => {
-                self.options.set(level, name, v, cred)?;
+                let may_mark = || self.common.may_mark(cred);
+                self.options.set(level, name, v, &may_mark)?;
                 let off = matches!(
                     (level, name),
                     (SOL_IP, IP_RECVERR) | (SOL_IPV6, IPV6_RECVERR)

@@ -88,7 +88,8 @@ impl Tcp {
             _ => {}
         }
         self.check(level, name, v)?;
-        self.options.set(level, name, v, cred)?;
+        let may_mark = || self.common.may_mark(cred);
+        self.options.set(level, name, v, &may_mark)?;
         if matches!((level, name), (SOL_IP, IP_TOS) | (SOL_IPV6, IPV6_TCLASS)) {
             // The lowest bits are TCP's own (ECN).
             let n = self.options.value(level, name);

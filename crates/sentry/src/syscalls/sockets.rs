@@ -369,8 +369,9 @@ fn shutdown(cx: &mut Context, fd: Fd, how: ShutdownHow) -> SysResult {
     socket_of(&f)?.shutdown(how.0).map(|()| 0)
 }
 
-/// The longest option value that is looked at.
-const MAX_OPTION: usize = 4096;
+/// The longest option value that is looked at: a `struct group_filter` of 64 sources is of 8,336
+/// bytes.
+const MAX_OPTION: usize = 16 << 10;
 
 /// `setsockopt(fd, level, name, value, len)`.
 fn setsockopt(
