@@ -783,6 +783,111 @@ static void rights(void)
 	waitpid(child, NULL, 0);
 }
 
+/* What a locked mount hides stays hidden, though it be made unbindable. */
+static void hidden(void)
+{
+	own();
+	mkdir("p", 0777);
+	mkdir("q", 0777);
+	mkdir("p/secret", 0777);
+	mkdir("p/u", 0777);
+	put("p/secret/f", "");
+	put("p/u/under", "");
+	mount("s", "p/secret", "tmpfs", 0, NULL);
+	T(mount(NULL, "p/secret", NULL, MS_UNBINDABLE, NULL));
+	pid_t child = fork();
+	if (!child) {
+		drop_root();
+		T(unshare(CLONE_NEWUSER | CLONE_NEWNS));
+		for (int i = 0; i < 2; i++) {
+			struct attr a = { .propagation = i ? MS_PRIVATE : MS_UNBINDABLE };
+			T(setattr(AT_FDCWD, "p/secret", 0, &a, 32));
+			int t = open_tree(AT_FDCWD, "p", CLONE_ | AT_RECURSIVE);
+			T(t < 0 ? -1 : 0);
+			T(t < 0 ? 2 : faccessat(t, "secret/f", F_OK, 0));
+			T(open_tree(AT_FDCWD, "p", CLONE_));
+			T(mount("p", "q", NULL, MS_BIND, NULL));
+			T(mount("p", "q", NULL, MS_BIND | MS_REC, NULL));
+			T(access("q/secret/f", F_OK));
+			umount2("q", MNT_DETACH);
+			/* One that hides it below one that is left out. */
+			T(mount("p", "q", NULL, MS_BIND | MS_REC, NULL));
+			T(mount(NULL, "q", NULL, MS_UNBINDABLE, NULL));
+			T(mount(".", "p/u", NULL, MS_BIND | MS_REC, NULL));
+			T(access("p/u/p/secret/f", F_OK));
+			umount2("p/u", MNT_DETACH);
+			umount2("q", MNT_DETACH);
+		}
+		/* One of its own is left out. */
+		T(mount("u", "p/u", "tmpfs", 0, NULL));
+		T(mount(NULL, "p/u", NULL, MS_UNBINDABLE, NULL));
+		T(mount("p", "q", NULL, MS_BIND | MS_REC, NULL));
+		T(access("q/u/under", F_OK));
+		T(access("q/secret/f", F_OK));
+		_exit(0);
+	}
+	waitpid(child, NULL, 0);
+}
+
+/* No mount namespace holds itself. */
+static void loops(void)
+{
+	/* Linux 6.18 numbers namespaces in the order of their making on each CPU alone. */
+	cpu_set_t one = { { 1 } };
+	sched_setaffinity(0, sizeof one, &one);
+	own();
+	put("f", "");
+	mkdir("a", 0755);
+	mkdir("b", 0755);
+	mount("a", "a", "tmpfs", 0, NULL);
+	put("a/f", "");
+	char at[64];
+	T(mount("/proc/self/ns/mnt", "f", NULL, MS_BIND, NULL));
+	int t = open_tree(AT_FDCWD, "/proc/self/ns/mnt", CLONE_);
+	Y(t >= 0);
+	sprintf(at, "/proc/self/fd/%d", t);
+	T(mount(at, "f", NULL, MS_BIND, NULL));
+	T(mount(at, "f", NULL, MS_BIND | MS_REC, NULL));
+	T(move_mount(t, "", AT_FDCWD, "f", F_EMPTY));
+	int p[2], q[2];
+	(void)!pipe(p);
+	(void)!pipe(q);
+	pid_t child = syscall(SYS_clone, CLONE_FILES | SIGCHLD, 0, 0, 0, 0);
+	if (!child) {
+		char c;
+		unshare(CLONE_NEWNS);
+		(void)!write(p[1], "", 1);
+		(void)!read(q[0], &c, 1);
+		/* Of this one and of the older one, by trees that the older one made. */
+		T(mount(at, "f", NULL, MS_BIND, NULL));
+		sprintf(at, "/proc/self/fd/%d", c);
+		T(mount(at, "f", NULL, MS_BIND, NULL));
+		T(move_mount(c, "", AT_FDCWD, "f", F_EMPTY));
+		_exit(0);
+	}
+	char c, path[64];
+	(void)!read(p[0], &c, 1);
+	sprintf(path, "/proc/%d/ns/mnt", child);
+	int u = open_tree(AT_FDCWD, path, CLONE_);
+	Y(u >= 0);
+	T(mount(path, "f", NULL, MS_BIND, NULL));
+	T(umount2("f", 0));
+	sprintf(at, "/proc/self/fd/%d", u);
+	T(mount(at, "f", NULL, MS_BIND, NULL));
+	T(umount2("f", 0));
+	/* Not where it would go on to others. */
+	mount(NULL, "a", NULL, MS_SHARED, NULL);
+	T(mount(path, "a/f", NULL, MS_BIND, NULL));
+	T(umount2("a/f", 0));
+	mount("a", "b", NULL, MS_BIND, NULL);
+	T(mount(path, "a/f", NULL, MS_BIND, NULL));
+	T(move_mount(u, "", AT_FDCWD, "a/f", F_EMPTY));
+	u = open_tree(AT_FDCWD, path, CLONE_);
+	c = u;
+	(void)!write(q[1], &c, 1);
+	waitpid(child, NULL, 0);
+}
+
 /* Layers of an overlay, by path and by descriptor. */
 static void layers(void)
 {
@@ -920,7 +1025,7 @@ static void handles(void)
 static const struct check checks[] = {
 	CHECK(handles),
 	CHECK(context), CHECK(pick), CHECK(trees), CHECK(beneath), CHECK(attributes), CHECK(shared), CHECK(groups), CHECK(tell),
-	CHECK(rights), CHECK(layers),
+	CHECK(rights), CHECK(layers), CHECK(hidden), CHECK(loops),
 };
 
 MAIN(checks)

@@ -123,13 +123,21 @@ impl Core {
     fn give_up(&self, n: usize) {
         self.count.fetch_sub(n, Ordering::Relaxed);
     }
-    /// Whether `more` mounts have room beside what is here, at the cost of `payer`.
-    fn room(&self, payer: &Ucounts, more: usize) -> Result<()> {
-        let all = self.count.load(Ordering::Relaxed) + more;
-        if all > MOUNT_MAX || !payer.has_room(Kind::Kmem, more as u64 * MOUNT) {
+    /// Whether `more` mounts may be here.
+    fn places(&self, more: usize) -> Result<()> {
+        if self.count.load(Ordering::Relaxed).saturating_add(more) > MOUNT_MAX {
             Err(ENOSPC)
         } else {
             Ok(())
+        }
+    }
+    /// Whether `more` mounts have room beside what is here, at the cost of `payer`.
+    fn room(&self, payer: &Ucounts, more: usize) -> Result<()> {
+        self.places(more)?;
+        if payer.has_room(Kind::Kmem, more as u64 * MOUNT) {
+            Ok(())
+        } else {
+            Err(ENOSPC)
         }
     }
     /// The owner ends: nobody else touches its mounts afterwards. Gives them.
@@ -246,10 +254,14 @@ impl MountNamespace {
     pub fn mounts(&self) -> Vec<Arc<Mount>> {
         subtree(&self.root_mount())
     }
-    /// A namespace's file, which is on no mount, can be mounted; a mount namespace's only in an
-    /// older one, so that none holds itself (`mnt_ns_loop`).
-    fn may_show_namespace(&self, d: &Arc<Dentry>) -> bool {
-        holds_mounts(d).is_some_and(|n| n == 0 || n > self.id)
+    /// Whether it is the file of this mount namespace or of an older one. Such a one is not mounted
+    /// here, so that none holds itself (`mnt_ns_loop`).
+    fn shows_older(&self, d: &Arc<Dentry>) -> bool {
+        holds_mounts(d).is_some_and(|n| n > 0 && n <= self.id)
+    }
+    /// A mount in no tree.
+    fn new_mount(&self, root: Arc<Dentry>, flags: MountFlags, source: &str) -> Arc<Mount> {
+        Mount::new(self.registry.new_id(), root, flags, source)
     }
     /// The core that a mount belongs to; `None` for a mount in no tree.
     pub(crate) fn core_of(&self, m: &Mount) -> Option<Arc<Core>> {
@@ -293,15 +305,13 @@ impl MountNamespace {
         source: &str,
     ) -> Result<Arc<Mount>> {
         let _g = self.registry.lock.lock();
-        self.core.room(&self.core.payer, 1)?;
         let t = self.target(target, root.is_dir())?;
         // The same file system twice in a row on the same place.
         if t.is_mount_root() && Arc::ptr_eq(&t.dentry, &root) {
             return Err(EBUSY);
         }
-        let m = Mount::new(self.registry.new_id(), root, flags, source);
-        self.hang(&m, &t, &self.core)?;
-        Ok(m)
+        let make = || self.new_mount(root.clone(), flags, source);
+        self.hang(&t, &root, 1, make)
     }
 
     /// `MS_BIND`, with everything below it for [`Recursive::Yes`].
@@ -309,21 +319,18 @@ impl MountNamespace {
         let _g = self.registry.lock.lock();
         let t = self.target(to, from.is_dir())?;
         self.may_copy(from, recursive)?;
+        // Whichever tree it comes from.
+        if self.shows_older(&from.dentry) {
+            return Err(EINVAL);
+        }
         let copy = trees::Copy {
             recursive,
             unbindable: Keep::No,
             how: Copied::Alike,
         };
-        let below = Self::copied_below(from, copy);
-        self.core.room(&self.core.payer, below.len() + 1)?;
-        let (m, _) = self.copy_tree(from, &below, copy);
-        if let Err(e) = self.hang(&m, &t, &self.core) {
-            subtree(&m)
-                .iter()
-                .for_each(|m| self.registry.peers.leave(m));
-            return Err(e);
-        }
-        Ok(m)
+        let below = Self::copied_below(from, copy)?;
+        let make = || self.copy_tree(from, &below, copy).0;
+        self.hang(&t, &from.dentry, below.len() + 1, make)
     }
 
     /// `umount2(2)`; `path` is what was walked to, and nothing else of the caller may hold its
@@ -436,7 +443,7 @@ impl MountNamespace {
             unbindable: Keep::Yes,
             how: if other { Copied::Slave } else { Copied::Alike },
         };
-        let below = Self::copied_below(&root, copy);
+        let below = Self::copied_below(&root, copy)?;
         self.core.room(&payer, below.len() + 1)?;
         let (top, map) = self.copy_tree(&root, &below, copy);
         if other {

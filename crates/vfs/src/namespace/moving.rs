@@ -1,18 +1,21 @@
 //! Hanging trees into others, moving and taking them down, with what goes on to the peers of the
 //! mount below (Linux's fs/pnode.c and `attach_recursive_mnt`).
 //!
-//! All of it is under the mount lock. What can fail (room for the copies) is asked before anything
-//! changes.
+//! All of it is under the mount lock. What can fail is asked before anything changes: whether all
+//! that comes has room, the tree itself and its copies together, however many of them one user pays
+//! for ([`Need`]).
 
 use super::trees::Copy;
 use super::{
-    Core, Detached, Keep, MountNamespace, Parting, Recursive, holds_mounts, lock_tree, subtree,
+    Core, Detached, Keep, MOUNT, MountNamespace, Parting, Recursive, holds_mounts, lock_tree,
+    subtree,
 };
 use crate::dentry::Dentry;
 use crate::mount::{Mount, MountFlags, Path};
 use crate::peers::Copied;
+use crate::ucounts::Kind;
 use abi::Result;
-use abi::errno::{EBUSY, EINVAL, ELOOP, ENOENT};
+use abi::errno::{EBUSY, EINVAL, ELOOP, ENOENT, ENOSPC};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -29,6 +32,31 @@ struct Step {
     /// What is copied: 0 is the tree itself, n the copy of the step n - 1.
     of: usize,
     how: Copied,
+}
+
+/// What is to come into trees: how many mounts into each, and how many of them its payer does not
+/// pay for yet.
+#[derive(Default)]
+struct Need(HashMap<u64, (Arc<Core>, usize, usize)>);
+
+impl Need {
+    fn add(&mut self, core: &Arc<Core>, mounts: usize, unpaid: usize) {
+        let n = self.0.entry(core.id).or_insert((core.clone(), 0, 0));
+        n.1 = n.1.saturating_add(mounts);
+        n.2 = n.2.saturating_add(unpaid);
+    }
+    /// `ENOSPC` where not all of it has room.
+    fn has_room(&self) -> Result<()> {
+        // Charged together, then given back: payers may be one, or have one above them.
+        let mut charged = Vec::with_capacity(self.0.len());
+        for (core, mounts, unpaid) in self.0.values() {
+            core.places(*mounts)?;
+            let bytes = (*unpaid as u64).saturating_mul(MOUNT);
+            let charge = core.payer.charge(Kind::Kmem, bytes, u64::MAX);
+            charged.push(charge.ok_or(ENOSPC)?);
+        }
+        Ok(())
+    }
 }
 
 /// The mount that covers all others on the root of `m` (`topmost_overmount`).
@@ -110,36 +138,46 @@ impl MountNamespace {
         steps
     }
 
-    /// Whether the mounts of a plan have room for `len` more each.
-    fn room_for(&self, steps: &[Step], len: usize) -> Result<()> {
-        let mut more: HashMap<u64, (Arc<Core>, usize)> = HashMap::new();
+    /// What the mounts of a plan take, for a tree of `len`.
+    fn need(&self, steps: &[Step], len: usize) -> Need {
+        let mut need = Need::default();
         for s in steps {
             if let Some(core) = self.core_of(&s.to) {
-                more.entry(core.id).or_insert((core, 0)).1 += len;
+                need.add(&core, len, len);
             }
         }
-        more.values()
-            .try_for_each(|(core, n)| core.room(&core.payer, *n))
+        need
     }
 
-    /// Hangs the tree `m`, which hangs nowhere, at `t`, and copies of it where that goes on to.
-    /// `core`: whose tree it is a part of afterwards; those that it is in have given it up.
-    pub(super) fn hang(&self, m: &Arc<Mount>, t: &Path, core: &Core) -> Result<()> {
-        let steps = self.hang_plan(m, t)?;
-        self.hang_by(m, t, &steps);
-        core.enter(&subtree(m));
-        Ok(())
+    /// Hangs the tree that `make` makes, `len` mounts whose first has this root, at `t` in this
+    /// namespace, and copies of it where that goes on to. It is made only if all of it has room.
+    pub(super) fn hang(
+        &self,
+        t: &Path,
+        root: &Arc<Dentry>,
+        len: usize,
+        make: impl FnOnce() -> Arc<Mount>,
+    ) -> Result<Arc<Mount>> {
+        let steps = self.hang_plan(root, t)?;
+        let mut need = self.need(&steps, len);
+        need.add(&self.core, len, len);
+        need.has_room()?;
+        let m = make();
+        self.hang_by(&m, t, &steps);
+        self.core.enter(&subtree(&m));
+        Ok(m)
     }
 
-    /// What hanging `m` at `t` brings with it, if there is room.
-    fn hang_plan(&self, m: &Arc<Mount>, t: &Path) -> Result<Vec<Step>> {
+    /// What hanging a tree with this root at `t` brings with it. `EINVAL` for a mount namespace's
+    /// file that would go on to others: they have no copies of it (`copy_tree`).
+    fn hang_plan(&self, root: &Arc<Dentry>, t: &Path) -> Result<Vec<Step>> {
         // A detached tree shares, and is not told.
         let fits = |to: &Arc<Mount>| {
             self.core_of(to).is_some_and(|c| c.origin.is_none()) && t.dentry.is_below(&to.root)
         };
         let steps = self.plan(&t.mnt, fits);
-        if !steps.is_empty() {
-            self.room_for(&steps, subtree(m).len())?;
+        if !steps.is_empty() && holds_mounts(root).is_some_and(|n| n > 0) {
+            return Err(EINVAL);
         }
         Ok(steps)
     }
@@ -154,13 +192,14 @@ impl MountNamespace {
         // All copies first: none has what another brings.
         let mut made = vec![m.clone()];
         for s in steps {
+            // None is unbindable by now, so none is left out that hides something.
             let copy = Copy {
                 recursive: Recursive::Yes,
-                unbindable: Keep::No,
+                unbindable: Keep::Yes,
                 how: s.how,
             };
             let of = Path::root_of(&made[s.of]);
-            let below = Self::copied_below(&of, copy);
+            let below = Self::copied_below(&of, copy).unwrap_or_default();
             made.push(self.copy_tree(&of, &below, copy).0);
         }
         tuck(m, &t.mnt, &t.dentry);
@@ -270,21 +309,23 @@ impl MountNamespace {
         {
             return Err(EINVAL);
         }
-        let shows_older =
-            |m: &Arc<Mount>| holds_mounts(&m.root).is_some_and(|n| n > 0 && n <= self.id);
-        if all.iter().any(shows_older) || is_ancestor(m, &t.mnt) {
+        if all.iter().any(|m| self.shows_older(&m.root)) || is_ancestor(m, &t.mnt) {
             return Err(ELOOP);
         }
         debug_assert!(target.is_none() || !self.owns(&t.mnt));
-        let steps = self.hang_plan(m, &t)?;
+        let steps = self.hang_plan(&m.root, &t)?;
+        let mut need = self.need(&steps, all.len());
         match detached {
             None => {
+                need.has_room()?;
                 m.detach();
                 self.hang_by(m, &t, &steps);
             }
             Some(old) => {
                 let core = self.core_of(&t.mnt).ok_or(EINVAL)?;
-                core.room(&core.payer, all.len())?;
+                // What each takes was charged when it was made, and stays so.
+                need.add(&core, all.len(), 0);
+                need.has_room()?;
                 old.give_up(all.len());
                 self.hang_by(m, &t, &steps);
                 core.enter(&all);

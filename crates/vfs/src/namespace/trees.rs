@@ -7,7 +7,7 @@ use crate::dentry::Dentry;
 use crate::mount::{Mount, MountFlags, Path};
 use crate::peers::Copied;
 use abi::Result;
-use abi::errno::EINVAL;
+use abi::errno::{EINVAL, EPERM};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -68,11 +68,12 @@ impl Drop for Detached {
 }
 
 impl MountNamespace {
-    /// Whether `from` may be copied (`__do_loopback`).
+    /// Whether `from` may be copied (`may_copy_tree`, `__do_loopback`). A namespace's file is on no
+    /// mount of a tree.
     pub(super) fn may_copy(&self, from: &Path, recursive: Recursive) -> Result<()> {
         let own = self.owns(&from.mnt) || self.may_use_detached(&from.mnt);
         if from.mnt.flags().contains(MountFlags::UNBINDABLE)
-            || !own && !self.may_show_namespace(&from.dentry)
+            || !own && holds_mounts(&from.dentry).is_none()
             || recursive == Recursive::No && from.mnt.has_locked_below(&from.dentry)
         {
             return Err(EINVAL);
@@ -80,28 +81,37 @@ impl MountNamespace {
         Ok(())
     }
 
-    /// What a copy from `from` down has besides the mount itself, parents before children.
-    pub(super) fn copied_below(from: &Path, copy: Copy) -> Vec<Arc<Mount>> {
+    /// What a copy from `from` down has besides the mount itself, parents before children. `EPERM`
+    /// where it would leave out an unbindable mount that is locked to what it covers: the copy
+    /// would show that (`copy_tree`).
+    pub(super) fn copied_below(from: &Path, copy: Copy) -> Result<Vec<Arc<Mount>>> {
         if copy.recursive == Recursive::No {
-            return Vec::new();
+            return Ok(Vec::new());
         }
         let m = &from.mnt;
         let mut copied = HashSet::from([m.id]);
-        let mut all = subtree(m);
-        let left_out =
-            |m: &Mount| copy.unbindable == Keep::No && m.flags().contains(MountFlags::UNBINDABLE);
-        all.retain(|old| {
+        let mut all = Vec::new();
+        for old in subtree(m) {
             let Some((parent, at)) = old.parent() else {
-                return false;
+                continue;
             };
-            let names_mounts = holds_mounts(&old.root).is_some_and(|n| n > 0);
-            copied.contains(&parent.id)
-                && !left_out(old)
-                && !names_mounts
-                && (!Arc::ptr_eq(&parent, m) || at.is_below(&from.dentry))
-                && copied.insert(old.id)
-        });
-        all
+            if !copied.contains(&parent.id) || Arc::ptr_eq(&parent, m) && !at.is_below(&from.dentry)
+            {
+                continue;
+            }
+            if copy.unbindable == Keep::No && old.flags().contains(MountFlags::UNBINDABLE) {
+                if old.is_locked() {
+                    return Err(EPERM);
+                }
+                continue;
+            }
+            if holds_mounts(&old.root).is_some_and(|n| n > 0) {
+                continue;
+            }
+            copied.insert(old.id);
+            all.push(old);
+        }
+        Ok(all)
     }
 
     /// A copy of the mount of `from` with its dentry as the root, and of those of
@@ -151,7 +161,7 @@ impl MountNamespace {
             unbindable: Keep::No,
             how: Copied::Alike,
         };
-        let below = Self::copied_below(from, copy);
+        let below = Self::copied_below(from, copy)?;
         self.core.room(&self.core.payer, below.len() + 1)?;
         let core = Core::new(&self.registry, self.user(), Some(origin));
         let (top, _) = self.copy_tree(from, &below, copy);
@@ -169,7 +179,7 @@ impl MountNamespace {
         let _g = self.registry.lock.lock();
         self.core.room(&self.core.payer, 1)?;
         let core = Core::new(&self.registry, self.user(), Some(0));
-        let m = Mount::new(self.registry.new_id(), root, flags, source);
+        let m = self.new_mount(root, flags, source);
         core.enter(std::slice::from_ref(&m));
         Ok(Detached::new(&self.registry, core, m))
     }

@@ -1,6 +1,11 @@
 use super::*;
 use crate::fs::tmpfs::TmpfsType;
+use crate::mount::Path;
+use crate::namespace::{Beneath, Recursive};
 use crate::ops::MountArgs;
+use crate::peers::Propagation;
+use crate::ucounts::Kind;
+use crate::userns::{self, NsId, UserNs};
 use abi::errno::*;
 use abi::linux::*;
 
@@ -147,4 +152,59 @@ fn namespaces_are_copies() {
     u.cx().chroot(b"/m").unwrap();
     assert_eq!(u.get("/../../f").unwrap(), b"1");
     assert_eq!(u.cx().getcwd().unwrap(), b"(unreachable)/");
+}
+
+/// What comes into several namespaces that one user pays for, and the tree itself, have room
+/// together or not at all.
+#[test]
+fn one_user_pays_for_all_copies_together() {
+    let r = rig();
+    tmpfs(&r, "/m", 0, "").unwrap();
+    r.mkdir("/m/t").unwrap();
+    tmpfs(&r, "/n", 0, "").unwrap();
+    for d in ["/n/1", "/n/2", "/n/3"] {
+        r.mkdir(d).unwrap();
+        tmpfs(&r, d, 0, "").unwrap();
+    }
+    let outside = r.user(4711, 4711).cred;
+    let inside = UserNs::create(&userns::Registry::default(), &outside).unwrap();
+    let copy = |ns: &MountNamespace| ns.copy(NsId::initial(1), &inside.user_ns).unwrap().0;
+    let a = copy(&r.ns);
+    let at = |path: &str| {
+        let dev = r.stat(path).unwrap().dev;
+        let m = a.mounts().into_iter().find(|m| m.sb().dev == dev);
+        Path::root_of(&m.unwrap())
+    };
+    let (m, n) = (at("/m"), at("/n"));
+    a.set_propagation(&m, Propagation::Shared, Recursive::No)
+        .unwrap();
+    let peers = [copy(&a), copy(&a), copy(&a)];
+    let before = [&a, &peers[0]].map(|ns| ns.mounts().len());
+    let payer = UserNs::default().ucounts(4711);
+    let leave = |mounts: i64| {
+        let used = payer.count(Kind::Kmem) + mounts * 1024;
+        let most = UserNs::default().limits().get(Kind::Kmem);
+        payer.force(Kind::Kmem, (most - used) as u64)
+    };
+    // Each of four has room for the four mounts.
+    let full = leave(15);
+    assert_eq!(a.bind(&n, &m, Recursive::Yes).err(), Some(ENOSPC));
+    assert_eq!([&a, &peers[0]].map(|ns| ns.mounts().len()), before);
+    drop(full);
+    // A detached tree is paid for; its copies are not.
+    let tree = a.detached_copy(&n, Recursive::Yes).unwrap();
+    let from = Path::root_of(&tree.root().unwrap());
+    let full = leave(11);
+    let to_m = || a.move_mount(&from, &m, Beneath::No, &a.root());
+    assert_eq!(to_m(), Err(ENOSPC));
+    drop(full);
+    let full = leave(12);
+    assert_eq!(to_m(), Ok(()));
+    drop(full);
+    let full = leave(16);
+    assert!(a.bind(&n, &m, Recursive::Yes).is_ok());
+    drop(full);
+    for (ns, before) in [&a, &peers[0]].into_iter().zip(before) {
+        assert_eq!(ns.mounts().len(), before + 8);
+    }
 }
