@@ -888,6 +888,44 @@ static void loops(void)
 	waitpid(child, NULL, 0);
 }
 
+/* A new mount of a kernel's file system allows no more than the one that is there. */
+static void revealing(void)
+{
+	own();
+	mkdir("m", 0777);
+	T(mount(NULL, "/sys", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_RELATIME, NULL));
+	pid_t child = fork();
+	if (!child) {
+		drop_root();
+		T(unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWNET));
+		T(mount("x", "m", "sysfs", 0, NULL));
+		T(mount("x", "m", "sysfs", MS_RDONLY | MS_NOATIME, NULL));
+		T(mount("x", "m", "sysfs", MS_RDONLY | MS_NODIRATIME, NULL));
+		T(mount("x", "m", "sysfs", MS_RDONLY, NULL));
+		info("m");
+		T(mount(NULL, "m", NULL, MS_REMOUNT | MS_BIND, NULL));
+		T(mount(NULL, "m", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOATIME, NULL));
+		T(mount(NULL, "m", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID, NULL));
+		T(mount(NULL, "m", NULL, MS_REMOUNT, NULL));
+		T(mount(NULL, "m", NULL, MS_REMOUNT | MS_RDONLY, NULL));
+		struct attr a = { .clr = MOUNT_ATTR_RDONLY };
+		T(setattr(AT_FDCWD, "m", 0, &a, 32));
+		info("m");
+		T(umount2("m", 0));
+		int f = fsopen("sysfs", 0);
+		T(fsconfig(f, 6, NULL, NULL, 0));
+		T(fsmount(f, 0, 0));
+		T(fsmount(f, 0, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOATIME));
+		int m = fsmount(f, 0, MOUNT_ATTR_RDONLY);
+		Y(m >= 0);
+		T(setattr(m, "", AT_EMPTY_PATH, &a, 32));
+		T(move_mount(m, "", AT_FDCWD, "m", F_EMPTY));
+		T(mount(NULL, "m", NULL, MS_REMOUNT | MS_BIND, NULL));
+		_exit(0);
+	}
+	waitpid(child, NULL, 0);
+}
+
 /* Layers of an overlay, by path and by descriptor. */
 static void layers(void)
 {
@@ -1025,7 +1063,7 @@ static void handles(void)
 static const struct check checks[] = {
 	CHECK(handles),
 	CHECK(context), CHECK(pick), CHECK(trees), CHECK(beneath), CHECK(attributes), CHECK(shared), CHECK(groups), CHECK(tell),
-	CHECK(rights), CHECK(layers), CHECK(hidden), CHECK(loops),
+	CHECK(rights), CHECK(layers), CHECK(hidden), CHECK(loops), CHECK(revealing),
 };
 
 MAIN(checks)

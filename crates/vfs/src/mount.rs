@@ -125,6 +125,24 @@ impl MountFlags {
 /// Unique ids are above this one.
 pub const UNIQUE: u64 = 1 << 31;
 
+/// The flags of a new mount.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NewFlags {
+    pub flags: MountFlags,
+    /// Those that cannot be taken away (`MNT_LOCK_*`); any of [`MountFlags::ATIME`]: the rule for
+    /// access times.
+    pub kept: MountFlags,
+}
+
+impl From<MountFlags> for NewFlags {
+    fn from(flags: MountFlags) -> NewFlags {
+        NewFlags {
+            flags,
+            kept: MountFlags::empty(),
+        }
+    }
+}
+
 pub(crate) struct Attached {
     pub parent: Weak<Mount>,
     pub at: Arc<Dentry>,

@@ -23,7 +23,7 @@ const OWN: MountFlags = MountFlags::UNBINDABLE.union(MountFlags::LOCKED);
 fn may_have(m: &Mount, flags: MountFlags) -> Result<()> {
     let kept = m.kept();
     let access = m.flags().symmetric_difference(flags) & ATIME;
-    if !flags.contains(kept - ATIME) || !kept.is_empty() && !access.is_empty() {
+    if !flags.contains(kept - ATIME) || kept.intersects(ATIME) && !access.is_empty() {
         return Err(EPERM);
     }
     Ok(())

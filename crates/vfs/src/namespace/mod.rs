@@ -34,7 +34,7 @@ pub use tell::Told;
 pub use trees::Detached;
 
 use crate::dentry::Dentry;
-use crate::mount::{Mount, MountFlags, Path};
+use crate::mount::{Mount, MountFlags, NewFlags, Path};
 use crate::peers::{Copied, Peers};
 use crate::ucounts::{Kind, Ucounts};
 use crate::userns::{NsId, UserNs};
@@ -260,8 +260,10 @@ impl MountNamespace {
         holds_mounts(d).is_some_and(|n| n > 0 && n <= self.id)
     }
     /// A mount in no tree.
-    fn new_mount(&self, root: Arc<Dentry>, flags: MountFlags, source: &str) -> Arc<Mount> {
-        Mount::new(self.registry.new_id(), root, flags, source)
+    fn new_mount(&self, root: Arc<Dentry>, f: NewFlags, source: &str) -> Arc<Mount> {
+        let m = Mount::new(self.registry.new_id(), root, f.flags, source);
+        m.keep(f.kept);
+        m
     }
     /// The core that a mount belongs to; `None` for a mount in no tree.
     pub(crate) fn core_of(&self, m: &Mount) -> Option<Arc<Core>> {
@@ -301,7 +303,7 @@ impl MountNamespace {
         &self,
         target: &Path,
         root: Arc<Dentry>,
-        flags: MountFlags,
+        flags: impl Into<NewFlags>,
         source: &str,
     ) -> Result<Arc<Mount>> {
         let _g = self.registry.lock.lock();
@@ -310,7 +312,7 @@ impl MountNamespace {
         if t.is_mount_root() && Arc::ptr_eq(&t.dentry, &root) {
             return Err(EBUSY);
         }
-        let make = || self.new_mount(root.clone(), flags, source);
+        let make = || self.new_mount(root.clone(), flags.into(), source);
         self.hang(&t, &root, 1, make)
     }
 
@@ -370,16 +372,24 @@ impl MountNamespace {
 
     /// Whether a mount of this type shows all of itself, so that another may be made by whom no
     /// capability of the initial namespace lets (`mnt_already_visible`): `flags` are the new one's.
+    /// It shows no more than that mount: gives what it keeps of its flags.
     #[must_use]
-    pub fn shows_all(&self, fs: &str, flags: MountFlags) -> bool {
+    pub fn shows_all(&self, fs: &str, flags: MountFlags) -> Option<MountFlags> {
         let _g = self.registry.lock.lock();
-        self.mounts().iter().any(|m| {
-            m.sb().fs.name() == fs
+        let keeps = |m: &Arc<Mount>| {
+            let mut kept = m.kept() & (MountFlags::RDONLY | ATIME);
+            if m.sb().is_read_only() {
+                kept |= MountFlags::RDONLY;
+            }
+            let access = m.flags().symmetric_difference(flags) & ATIME;
+            let shown = m.sb().fs.name() == fs
                 && m.root.parent().is_none()
-                && flags.contains(m.kept() & MountFlags::RDONLY)
-                && (!m.sb().is_read_only() || flags.contains(MountFlags::RDONLY))
-                && !m.children().iter().any(|c| c.is_locked())
-        })
+                && flags.contains(kept & MountFlags::RDONLY)
+                && (access.is_empty() || !kept.intersects(ATIME))
+                && !m.children().iter().any(|c| c.is_locked());
+            shown.then_some(kept)
+        };
+        self.mounts().iter().find_map(keeps)
     }
 
     /// `pivot_root(2)`: `root` is the caller's root directory.

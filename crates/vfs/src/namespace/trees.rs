@@ -4,7 +4,7 @@ use super::{
     ById, Core, Keep, MountNamespace, Parting, Recursive, Registry, end, holds_mounts, subtree,
 };
 use crate::dentry::Dentry;
-use crate::mount::{Mount, MountFlags, Path};
+use crate::mount::{Mount, MountFlags, NewFlags, Path};
 use crate::peers::Copied;
 use abi::Result;
 use abi::errno::{EINVAL, EPERM};
@@ -173,7 +173,7 @@ impl MountNamespace {
     pub fn detached(
         &self,
         root: Arc<Dentry>,
-        flags: MountFlags,
+        flags: NewFlags,
         source: &str,
     ) -> Result<Arc<Detached>> {
         let _g = self.registry.lock.lock();

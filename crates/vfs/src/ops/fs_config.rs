@@ -11,9 +11,9 @@
 
 use crate::caller::Caller;
 use crate::cred::{Caps, Credentials};
-use crate::dentry::{Dentry, ReadOnly};
+use crate::dentry::{Dentry, ReadOnly, SuperBlock};
 use crate::file::{File, FileOps, Sink};
-use crate::mount::Path;
+use crate::mount::{MountFlags, Path};
 use crate::params::{Param, Params, Value};
 use crate::ucounts::Charge;
 use crate::vfs::{FsType, Vfs};
@@ -112,6 +112,14 @@ pub(super) fn may_mount_type(
         cred.has(Caps::SYS_ADMIN)
     };
     if may { Ok(()) } else { Err(EPERM) }
+}
+
+/// A new file system is its mounter's user namespace's, which may change it; but one that shows
+/// what belongs to all is the initial one's, whoever mounts it (`fc->global`).
+pub(super) fn set_owner(sb: &SuperBlock, cred: &Credentials) {
+    if !matches!(sb.fs.name(), "cgroup2" | "sysfs") {
+        sb.set_owner(&cred.user_ns);
+    }
 }
 
 impl FsConfig {
@@ -298,7 +306,7 @@ impl FsConfig {
                     return Err(EBUSY);
                 }
             } else {
-                sb.set_owner(&self.cred.user_ns);
+                set_owner(sb, &self.cred);
                 sb.set_read_only(read_only(flags));
             }
             Ok(root)
@@ -341,22 +349,23 @@ impl FsConfig {
     }
 
     /// What fsmount(2) mounts: with `mount`, which makes the mount, the file system is given away.
+    /// `shows_all` gives the flags that the mount keeps.
     pub(super) fn mounted(
         &self,
-        shows_all: impl FnOnce(&Arc<Dentry>) -> Result<()>,
-        mount: impl FnOnce(Arc<Dentry>, &str) -> Result<Arc<Detached>>,
+        shows_all: impl FnOnce(&Arc<Dentry>) -> Result<MountFlags>,
+        mount: impl FnOnce(Arc<Dentry>, &str, MountFlags) -> Result<Arc<Detached>>,
     ) -> Result<Arc<Detached>> {
         let (root, source, phase) = {
             let s = self.state.lock();
             (s.root.clone(), s.source.clone(), s.phase)
         };
         let root = root.ok_or(EINVAL)?;
-        shows_all(&root).map_err(|e| self.fails(e, "VFS: Mount too revealing"))?;
+        let kept = shows_all(&root).map_err(|e| self.fails(e, "VFS: Mount too revealing"))?;
         if phase != Phase::AwaitingMount {
             return Err(EBUSY);
         }
         self.begin(Phase::AwaitingMount, Phase::Creating)?;
-        match mount(root, source.as_deref().unwrap_or("")) {
+        match mount(root, source.as_deref().unwrap_or(""), kept) {
             Ok(m) => {
                 self.state.lock().clean();
                 Ok(m)

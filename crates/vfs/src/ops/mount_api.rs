@@ -4,7 +4,7 @@ use super::FsConfig;
 use crate::context::{At, PathCx};
 use crate::cred::Caps;
 use crate::file::{File, O_PATH};
-use crate::mount::{MountFlags, Path};
+use crate::mount::{MountFlags, NewFlags, Path};
 use crate::namespace::{AttrChange, Beneath, Detached, Recursive};
 use crate::peers::Propagation;
 use crate::walk::Walk;
@@ -159,7 +159,7 @@ impl PathCx<'_> {
     pub fn fsmount(&self, config: &FsConfig, flags: MountFlags) -> Result<Arc<File>> {
         let ns = self.fs.ns();
         let shows_all = |root: &Arc<crate::Dentry>| self.shows_all(root.sb().fs.name(), flags);
-        let mount = |root, source: &str| ns.detached(root, flags, source);
+        let mount = |root, source: &str, kept| ns.detached(root, NewFlags { flags, kept }, source);
         self.tree_file(&config.mounted(shows_all, mount)?)
     }
 
@@ -184,12 +184,12 @@ impl PathCx<'_> {
     }
 
     /// `EPERM` where the administrator of a user namespace would see more by a new mount of this
-    /// type than what it has (`mount_too_revealing`).
-    pub(super) fn shows_all(&self, fs: &str, flags: MountFlags) -> Result<()> {
-        let told = self.cred().has(Caps::SYS_ADMIN)
-            || !matches!(fs, "proc" | "sysfs")
-            || self.fs.ns().shows_all(fs, flags);
-        if told { Ok(()) } else { Err(EPERM) }
+    /// type than what it has (`mount_too_revealing`). Gives what the mount keeps of its flags.
+    pub(super) fn shows_all(&self, fs: &str, flags: MountFlags) -> Result<MountFlags> {
+        if self.cred().has(Caps::SYS_ADMIN) || !matches!(fs, "proc" | "sysfs") {
+            return Ok(MountFlags::empty());
+        }
+        self.fs.ns().shows_all(fs, flags).ok_or(EPERM)
     }
 }
 

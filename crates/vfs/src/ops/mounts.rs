@@ -1,11 +1,11 @@
 //! mount(2), umount2(2), pivot_root(2).
 
-use super::fs_config::may_mount_type;
+use super::fs_config::{may_mount_type, set_owner};
 use super::mount_api::propagation_of;
 use crate::context::{At, PathCx};
 use crate::cred::Caps;
 use crate::dentry::ReadOnly;
-use crate::mount::{MountFlags, Path};
+use crate::mount::{MountFlags, NewFlags, Path};
 use crate::namespace::{Beneath, Recursive};
 use crate::walk::Walk;
 use abi::Result;
@@ -91,7 +91,7 @@ impl PathCx<'_> {
         }
         sb.fs.remount(text(data)?)?;
         sb.set_read_only(ro);
-        ns.set_flags(at, new - MountFlags::RDONLY)
+        ns.set_flags(at, new)
     }
 
     /// A mount of a file system that is made, or found, by its type.
@@ -103,17 +103,16 @@ impl PathCx<'_> {
         let name = text(args.fs_type)?;
         let t = self.vfs.fs_type(name).map_err(|_| ENODEV)?;
         let source = String::from_utf8_lossy(args.source).into_owned();
-        let mut own = MountFlags::from_ms(flags);
+        let own = MountFlags::from_ms(flags);
         may_mount_type(name, self.cred(), &self.cred().user_ns)?;
-        self.shows_all(name, own)?;
+        let kept = self.shows_all(name, own)?;
         let root = t.mount_with(self.vfs, &self.caller, &source, text(args.data)?)?;
-        root.sb().set_owner(&self.cred().user_ns);
+        set_owner(root.sb(), self.cred());
         // A file system that was there already is read-only in this mount alone.
         if own.contains(MountFlags::RDONLY) && !root.sb().is_mounted() {
             root.sb().set_read_only(ReadOnly::Yes);
-            own -= MountFlags::RDONLY;
         }
-        ns.mount(at, root, own, &source)?;
+        ns.mount(at, root, NewFlags { flags: own, kept }, &source)?;
         Ok(())
     }
 
