@@ -926,6 +926,53 @@ static void revealing(void)
 	waitpid(child, NULL, 0);
 }
 
+static int lines_of(const char *path, const char *with)
+{
+	char line[8192];
+	FILE *f = fopen(path, "r");
+	int n = 0;
+	while (f && fgets(line, sizeof line, f))
+		n += !*with || strstr(line, with);
+	if (f)
+		fclose(f);
+	return n;
+}
+
+/* Names that would end a line or a field of what is shown. */
+static void shown(void)
+{
+	own();
+	const char *bad = "l\n99 1 0:99 \\ % rw,x - ext4 %dev rw";
+	const char *good = "=l\\01299\\0401\\0400:99\\040\\134\\040%\\040rw\\054x\\040-\\040ext4\\040%dev\\040rw";
+	mkdir(bad, 0755);
+	mkdir("l2", 0755);
+	mkdir("m", 0755);
+	int n = lines_of("/proc/self/mountinfo", ""), k = lines_of("/proc/mounts", "");
+	int f = fsopen("overlay", 0);
+	T(fsconfig(f, 1, "lowerdir+", bad, 0));
+	T(fsconfig(f, 1, "lowerdir+", "l2", 0));
+	T(fsconfig(f, 1, "source", "a #b", 0));
+	T(fsconfig(f, 6, NULL, NULL, 0));
+	int m = fsmount(f, 0, 0);
+	T(move_mount(m, "", AT_FDCWD, "m", F_EMPTY));
+	T(lines_of("/proc/self/mountinfo", "") - n);
+	T(lines_of("/proc/mounts", "") - k);
+	T(lines_of("/proc/self/mountinfo", good));
+	T(lines_of("/proc/mounts", good));
+	T(lines_of("/proc/self/mountinfo", " a\\040\\043b "));
+	T(lines_of("/proc/mounts", "a\\040\\043b "));
+	/* As a list, and each as it was given. */
+	static struct sm s;
+	struct req r = { 24, 0, unique("m"), 0x80 | 0x400, 0 };
+	T(syscall(457, &r, &s, sizeof s, 0));
+	Y(strstr(s.str + s.opts, good));
+	int found = 0;
+	char *at = s.str + s.array;
+	for (unsigned i = 0; i < s.n; i++, at += strlen(at) + 1)
+		found += strstr(at, bad) != NULL;
+	T(found);
+}
+
 /* Layers of an overlay, by path and by descriptor. */
 static void layers(void)
 {
@@ -1063,7 +1110,7 @@ static void handles(void)
 static const struct check checks[] = {
 	CHECK(handles),
 	CHECK(context), CHECK(pick), CHECK(trees), CHECK(beneath), CHECK(attributes), CHECK(shared), CHECK(groups), CHECK(tell),
-	CHECK(rights), CHECK(layers), CHECK(hidden), CHECK(loops), CHECK(revealing),
+	CHECK(rights), CHECK(layers), CHECK(hidden), CHECK(loops), CHECK(revealing), CHECK(shown),
 };
 
 MAIN(checks)

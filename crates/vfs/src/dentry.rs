@@ -55,7 +55,8 @@ pub trait FileSystem: Any + Send + Sync {
     fn sync(&self) -> Result<()> {
         Ok(())
     }
-    /// The options of its own for `/proc/mounts`, each with a comma before it: `,size=64k`.
+    /// The options of its own for `/proc/mounts`, each with a comma before it: `,size=64k`. What a
+    /// user named is escaped ([`crate::params::Params::shown`]).
     fn options(&self) -> String {
         String::new()
     }

@@ -39,6 +39,15 @@ impl Param {
             Value::Flag | Value::Bytes | Value::Place(..) => None,
         }
     }
+    /// As `/proc/mounts` shows it (`seq_show_option`): what would end it is in octal.
+    fn shown(&self) -> String {
+        let key = escape(&self.key, ",= \t\n\\");
+        match &self.value {
+            Value::Flag => key,
+            Value::Bytes => format!("{key}="),
+            Value::Text(t) | Value::Place(_, t) => format!("{key}={}", escape(t, ", \t\n\\")),
+        }
+    }
     /// As mount(2)'s text has it.
     #[must_use]
     pub fn word(&self) -> String {
@@ -82,6 +91,25 @@ impl Params {
         let words: Vec<_> = self.0.iter().map(Param::word).collect();
         words.join(",")
     }
+    /// As [`crate::dentry::FileSystem::options`] gives them.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        let words = self.0.iter().map(|p| format!(",{}", p.shown()));
+        words.collect()
+    }
+}
+
+/// Has these of the ASCII characters in octal (`seq_escape`).
+pub(crate) fn escape(text: &str, these: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if these.contains(c) {
+            out += &format!("\\{:03o}", u32::from(c));
+        } else {
+            out.push(c);
+        }
+    }
+    out
 }
 
 #[cfg(test)]
@@ -97,5 +125,14 @@ mod tests {
         assert_eq!(p.0.len(), 2);
         assert_eq!(p.0[0].text(), Some("/a,b:/c\\:d"));
         assert!(Params::split("", None).0.is_empty());
+    }
+
+    #[test]
+    fn what_is_shown_is_one_word_each() {
+        let p = Params(vec![
+            Param::new("ro", None),
+            Param::new("lower dir", Some("a b,c=\t\n\\")),
+        ]);
+        assert_eq!(p.shown(), ",ro,lower\\040dir=a\\040b\\054c=\\011\\012\\134");
     }
 }

@@ -110,7 +110,7 @@ impl FsType for OverlayType {
             lowers,
             upper,
             user_xattrs,
-            options: format!(",{}", params.joined()),
+            options: params.shown(),
         };
         Overlayfs::mountable(vfs, cx.cred, layers)
     }

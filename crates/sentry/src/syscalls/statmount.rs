@@ -165,7 +165,7 @@ fn answer(t: &Told, asked: u64, room: usize) -> Result<(StatMount, Vec<u8>)> {
         s.supported_mask = SUPPORTED;
         s.mask |= SUPPORTED_MASK;
     }
-    let split = t.options.replace(',', "\0");
+    let split = apart(&t.options);
     // The first byte is the empty string of those that are not told.
     let mut strings = vec![0];
     for (bit, text, offset) in [
@@ -173,7 +173,7 @@ fn answer(t: &Told, asked: u64, room: usize) -> Result<(StatMount, Vec<u8>)> {
         (MNT_ROOT, &*t.root, &mut s.mnt_root),
         (MNT_POINT, &*t.point, &mut s.mnt_point),
         (MNT_OPTS, t.options.as_bytes(), &mut s.mnt_opts),
-        (OPT_ARRAY, split.as_bytes(), &mut s.opt_array),
+        (OPT_ARRAY, &*split, &mut s.opt_array),
         (SB_SOURCE, t.source.as_bytes(), &mut s.sb_source),
     ] {
         if asked & bit == 0 || text.is_empty() {
@@ -194,6 +194,22 @@ fn answer(t: &Told, asked: u64, room: usize) -> Result<(StatMount, Vec<u8>)> {
         strings.clear();
     }
     Ok((s, strings))
+}
+
+/// Options apart, each as it was given: what is escaped in their list is not there
+/// (`statmount_opt_process`).
+fn apart(options: &str) -> Vec<u8> {
+    let one = |o: &str| {
+        let (mut out, mut rest) = (Vec::new(), o.as_bytes());
+        while let Some((first, after)) = rest.split_first() {
+            let octal = after.get(..3).filter(|_| *first == b'\\');
+            let byte = octal.and_then(|o| u8::from_str_radix(str::from_utf8(o).ok()?, 8).ok());
+            out.push(byte.unwrap_or(*first));
+            rest = if byte.is_some() { &after[3..] } else { after };
+        }
+        out
+    };
+    options.split(',').map(one).collect::<Vec<_>>().join(&0)
 }
 
 /// `statmount(req, buf, size, flags)`.
@@ -268,6 +284,12 @@ calls! {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn options_are_apart_as_they_were() {
+        let got = apart("ro,lowerdir=a\\054b\\134\\012,x=\\9,\\07");
+        assert_eq!(got, b"ro\0lowerdir=a,b\\\n\0x=\\9\0\\07");
+    }
 
     #[test]
     fn strings_lie_behind_the_struct() {

@@ -3,12 +3,18 @@
 use super::MountNamespace;
 use crate::dentry::Dentry;
 use crate::mount::{Mount, MountFlags, Path};
+use std::collections::HashMap;
 use std::sync::Arc;
+
+/// For groups that are masters, what [`MountNamespace::dominating`] found from them on. Good for
+/// one answer.
+pub(super) type Dominating = HashMap<u32, u32>;
 
 impl MountNamespace {
     /// `/proc/PID/mountinfo`, as seen from `root`.
     #[must_use]
     pub fn mountinfo(&self, root: &Path) -> Vec<u8> {
+        let mut known = Dominating::new();
         self.table(root, |out, m, at, opts| {
             let parent = m.parent().map_or(m.id, |p| p.0.id);
             let (ma, mi) = (crate::major(m.sb().dev), crate::minor(m.sb().dev));
@@ -18,7 +24,7 @@ impl MountNamespace {
             out.extend(escape(at));
             let (fs, src) = (m.sb().fs.name(), &m.source);
             let ro = if m.sb().is_read_only() { "ro" } else { "rw" };
-            let shared = self.shared_as(m, root);
+            let shared = self.shared_as(m, root, &mut known);
             let line = format!(
                 " {opts}{shared} - {fs} {} {ro}{}\n",
                 plain(src),
@@ -40,7 +46,11 @@ impl MountNamespace {
         })
     }
 
-    fn table(&self, root: &Path, line: impl Fn(&mut Vec<u8>, &Arc<Mount>, &[u8], &str)) -> Vec<u8> {
+    fn table(
+        &self,
+        root: &Path,
+        mut line: impl FnMut(&mut Vec<u8>, &Arc<Mount>, &[u8], &str),
+    ) -> Vec<u8> {
         let mut out = Vec::new();
         let mut mounts = self.mounts();
         // In the order in which they were made (`mnt_add_to_ns`), wherever they hang.
@@ -57,14 +67,14 @@ impl MountNamespace {
         out
     }
     /// The fields of mountinfo that tell with whom a mount shares (`show_mountinfo`).
-    fn shared_as(&self, m: &Arc<Mount>, root: &Path) -> String {
+    fn shared_as(&self, m: &Arc<Mount>, root: &Path, known: &mut Dominating) -> String {
         let (s, mut out) = (m.sharing(), String::new());
         if s.group != 0 {
             out += &format!(" shared:{}", s.group);
         }
         if s.master != 0 {
             out += &format!(" master:{}", s.master);
-            let from = self.dominating(m, root);
+            let from = self.dominating(m, root, known);
             if from != 0 && from != s.master {
                 out += &format!(" propagate_from:{from}");
             }
@@ -75,19 +85,28 @@ impl MountNamespace {
         out
     }
     /// The nearest group above a slave that has a member in reach of `root`; 0 for none
-    /// (`get_dominating_id`).
-    #[must_use]
-    pub fn dominating(&self, m: &Arc<Mount>, root: &Path) -> u32 {
+    /// (`get_dominating_id`). Many slaves may have one master, and that many members: each group is
+    /// looked through once for all that `known` is passed to.
+    pub(super) fn dominating(&self, m: &Mount, root: &Path, known: &mut Dominating) -> u32 {
         let (peers, mut group) = (&self.registry.peers, m.sharing().master);
-        while group != 0 {
+        let mut passed = Vec::new();
+        let found = loop {
+            if group == 0 {
+                break 0;
+            }
+            if let Some(found) = known.get(&group) {
+                break *found;
+            }
+            passed.push(group);
             let members = peers.members(group);
             let seen = |m: &Arc<Mount>| self.owns(m) && Path::root_of(m).is_under(root);
             if members.iter().any(seen) {
-                return group;
+                break group;
             }
             group = members.first().map_or(0, |m| m.sharing().master);
-        }
-        0
+        };
+        known.extend(passed.into_iter().map(|group| (group, found)));
+        found
     }
 }
 
@@ -136,5 +155,5 @@ fn plain(source: &str) -> String {
     if source.is_empty() {
         return String::from("none");
     }
-    String::from_utf8_lossy(&escape(source.as_bytes())).into_owned()
+    crate::params::escape(source, " \t\n\\#")
 }

@@ -105,7 +105,7 @@ impl MountNamespace {
             propagation: u64::from(propagation),
             group: s.group,
             master: s.master,
-            propagate_from: self.dominating(&m, root),
+            propagate_from: self.dominating(&m, root, &mut Default::default()),
             root: subpath(&m.root),
             point: if at.reachable { at.name } else { Vec::new() },
             namespace: self.id,

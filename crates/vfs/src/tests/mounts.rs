@@ -208,3 +208,33 @@ fn one_user_pays_for_all_copies_together() {
         assert_eq!(ns.mounts().len(), before + 8);
     }
 }
+
+/// Whether the group above a slave is in reach is looked up once for all slaves: many slaves of a
+/// group of many took seconds a read.
+#[test]
+fn masters_are_looked_through_once() {
+    let r = rig();
+    tmpfs(&r, "/m", 0, "").unwrap();
+    let cx = r.cx();
+    let make = |at: &str, to: u32| cx.mount(at.as_bytes(), to.into(), MountArgs::default());
+    make("/m", MS_SHARED).unwrap();
+    const EACH: usize = 4000;
+    for i in 0..EACH {
+        for (d, slave) in [("n", false), ("o", true)] {
+            let at = format!("/{d}/{i}");
+            r.mkdir(&at).unwrap();
+            bind(&r, "/m", &at, 0).unwrap();
+            if slave {
+                make(&at, MS_SLAVE).unwrap();
+            }
+        }
+    }
+    // No member is in reach: all of them are asked.
+    cx.chroot(b"/o").unwrap();
+    let begin = std::time::Instant::now();
+    let info = String::from_utf8(r.ns.mountinfo(&r.fs.root())).unwrap();
+    assert_eq!(info.matches(" master:").count(), EACH, "{info}");
+    assert!(!info.contains("propagate_from"));
+    let took = begin.elapsed();
+    assert!(took < std::time::Duration::from_secs(1), "{took:?}");
+}
