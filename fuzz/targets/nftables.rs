@@ -2,6 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::{arbitrary, fuzz_target};
+use netfilter::attr::Asked;
 use netfilter::nft::{self, Message, Transaction};
 use netfilter::packet::{Hook, Host, Meta, Packet};
 use netfilter::rewrite::{Checksum, apply};
@@ -37,7 +38,7 @@ fuzz_target!(|input: Input| {
             attrs,
         };
         let _ = t.apply(&m);
-        let _ = nft::ask(&e.rules(), &m, true, 0, (1, "fuzz"));
+        let _ = nft::ask(&e.rules(), &m, Asked::All, 0, (1, "fuzz"));
     }
     let _ = c.commit(t.finish());
     for b in &input.packets {
@@ -46,7 +47,7 @@ fuzz_target!(|input: Input| {
         };
         let mut meta = Meta::default();
         for hook in Hook::ALL {
-            if let Outcome::Accept(Some(r)) = e.run(hook, &p, &mut meta, true) {
+            if let Outcome::Accept(Some(r)) = e.run(hook, &p, &mut meta) {
                 let _ = apply(&mut b.clone(), &r, Checksum::Whole);
             }
         }

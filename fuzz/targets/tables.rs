@@ -62,7 +62,7 @@ fuzz_target!(|input: Input| {
         };
         let mut meta = Meta::default();
         for hook in Hook::ALL {
-            let _ = e.run(hook, &p, &mut meta, true);
+            let _ = e.run(hook, &p, &mut meta);
         }
     }
 });

@@ -6,7 +6,9 @@ use crate::census::{self, InetSocket};
 use crate::ns::NetNamespace;
 use crate::sys::{AF_INET, AF_INET6};
 use crate::tables::{proc_known, proc_names};
+use netfilter::packet::Version;
 use netfilter::table::Family;
+use netfilter::xt::Role;
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -202,11 +204,11 @@ impl NetNamespace {
             "protocols" => self.protocols(),
             "ipv6_route" => self.ipv6_routes(),
             "ip_tables_names" => proc_names(&self.rules.rules(), Family::V4),
-            "ip_tables_matches" => proc_known(Family::V4, false),
-            "ip_tables_targets" => proc_known(Family::V4, true),
+            "ip_tables_matches" => proc_known(Version::V4, Role::Match),
+            "ip_tables_targets" => proc_known(Version::V4, Role::Target),
             "ip6_tables_names" => proc_names(&self.rules.rules(), Family::V6),
-            "ip6_tables_matches" => proc_known(Family::V6, false),
-            "ip6_tables_targets" => proc_known(Family::V6, true),
+            "ip6_tables_matches" => proc_known(Version::V6, Role::Match),
+            "ip6_tables_targets" => proc_known(Version::V6, Role::Target),
             _ => return None,
         })
     }

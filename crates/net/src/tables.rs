@@ -13,7 +13,9 @@ use abi::Result;
 use abi::errno::{E2BIG, EINVAL, ELOOP, EMLINK, ENOENT, ENOMEM, EOPNOTSUPP, EPERM};
 use netfilter::engine::Change;
 use netfilter::legacy::{self, Get, Kind, Legacy, Replacement, Set};
+use netfilter::packet::Version;
 use netfilter::table::{Family, Ruleset};
+use netfilter::xt::Role;
 use std::sync::Arc;
 use vfs::{Caps, Credentials};
 
@@ -207,9 +209,9 @@ pub(crate) fn proc_names(rules: &Ruleset, family: Family) -> String {
     all.map(|t| format!("{}\n", t.kind.name())).collect()
 }
 
-/// `ip_tables_matches` and `ip_tables_targets`.
-pub(crate) fn proc_known(family: Family, is_target: bool) -> String {
-    let all = netfilter::xt::all(family != Family::V6, is_target);
+/// `ip_tables_matches` and `ip_tables_targets`, and their kin.
+pub(crate) fn proc_known(version: Version, role: Role) -> String {
+    let all = netfilter::xt::all(version, role);
     all.filter(|k| !k.name.is_empty())
         .map(|k| format!("{}\n", k.name))
         .collect()

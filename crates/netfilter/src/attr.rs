@@ -116,6 +116,14 @@ impl<'a> Bag<'a> {
     }
 }
 
+/// Of how many things a message asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Asked {
+    One,
+    /// All of a kind (`NLM_F_DUMP`).
+    All,
+}
+
 /// An answer to a message: its kind, its family, its attributes.
 #[derive(Debug)]
 pub struct Answer {

@@ -1,7 +1,7 @@
 //! conntrack as netlink speaks it (`NFNL_SUBSYS_CTNETLINK`): what `conntrack -L`, `-D` and `-F`
 //! need.
 
-use crate::attr::{Answer, Bag, Out};
+use crate::attr::{Answer, Asked, Bag, Out};
 use crate::conntrack::{Direction, Flow, Flows, Phase, Tuple};
 use crate::packet::{ICMP, ICMPV6};
 use abi::Result;
@@ -120,18 +120,18 @@ fn find(flows: &Flows, b: &Bag<'_>, now: u64) -> Result<std::sync::Arc<Flow>> {
     }
 }
 
-/// The answers to a message. `all`: it asks for all. `family`: 0 for all.
+/// The answers to a message. `of`: which family's connections; 0 for all.
 pub fn ask(
     flows: &Flows,
     kind: u8,
     of: u8,
     attrs: &[u8],
-    all: bool,
+    asked: Asked,
     now: u64,
 ) -> Result<Vec<Answer>> {
     let b = Bag::new(attrs);
     match kind {
-        GET | GET_RESET if all => {
+        GET | GET_RESET if asked == Asked::All => {
             let mark = b.be32(8)?;
             let mask = b.be32(21)?.unwrap_or(u32::MAX);
             let fits = |f: &Flow| {

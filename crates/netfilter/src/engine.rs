@@ -4,7 +4,7 @@ use crate::conntrack::Flows;
 use crate::expr::{REGISTERS, Run, Step, Verdict};
 use crate::log::Logs;
 use crate::nat::{Manip, Rewrite, rewritten};
-use crate::packet::{Hook, Meta, Packet};
+use crate::packet::{Hook, Meta, Packet, Version};
 use crate::reject::Reject;
 use crate::rewrite::{Checksum, apply};
 use crate::table::{Chain, ChainType, Entry, Ruleset};
@@ -35,16 +35,16 @@ const NAT_SOURCE: i32 = 100;
 #[derive(Default)]
 struct Active {
     ruleset: Arc<Ruleset>,
-    /// By family (IPv4 first) and hook.
+    /// By version and hook.
     hooks: [[Vec<Entry>; 5]; 2],
     tracks: bool,
 }
 
 impl Active {
     fn new(ruleset: Arc<Ruleset>) -> Active {
-        let of = |is_v4: bool| Hook::ALL.map(|h| ruleset.entries(is_v4, h));
+        let of = |v: Version| Hook::ALL.map(|h| ruleset.entries(v, h));
         Active {
-            hooks: [of(true), of(false)],
+            hooks: [of(Version::V4), of(Version::V6)],
             tracks: ruleset.tracks(),
             ruleset: ruleset.clone(),
         }
@@ -135,14 +135,13 @@ impl Engine {
         }
     }
 
-    /// Leads a packet through a hook. `counts`: whether what counts does so.
-    pub fn run(&self, hook: Hook, p: &Packet<'_>, meta: &mut Meta, counts: bool) -> Outcome {
+    /// Leads a packet through a hook.
+    pub fn run(&self, hook: Hook, p: &Packet<'_>, meta: &mut Meta) -> Outcome {
         let active = self.active.load();
-        let entries = &active.hooks[usize::from(!p.is_v4)][hook as usize];
+        let entries = &active.hooks[p.version as usize][hook as usize];
         let mut way = Way {
             engine: self,
             hook,
-            counts,
             meta,
         };
         let begins = matches!(hook, Hook::Prerouting | Hook::Output) && active.tracks;
@@ -193,7 +192,6 @@ impl Engine {
 struct Way<'a> {
     engine: &'a Engine,
     hook: Hook,
-    counts: bool,
     meta: &'a mut Meta,
 }
 
@@ -261,16 +259,12 @@ impl Way<'_> {
             flows: &self.engine.flows,
             logs: &self.engine.logs,
             reject: None,
-            counts: self.counts,
         };
         let verdict = evaluate(&mut run, &e.chain);
         let reject = run.reject;
         let accepts = verdict.unwrap_or_else(|| {
             let base = e.chain.base.as_ref();
-            if let Some(c) = base
-                .and_then(|b| b.counter.as_ref())
-                .filter(|_| self.counts)
-            {
+            if let Some(c) = base.and_then(|b| b.counter.as_ref()) {
                 c.count(p.len);
             }
             base.is_none_or(|b| b.accepts)

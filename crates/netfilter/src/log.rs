@@ -9,7 +9,7 @@
 //! - The lock of the groups is held to find one, not while it is told.
 
 use crate::attr::Out;
-use crate::packet::{Hook, Meta, Packet};
+use crate::packet::{Hook, Meta, Packet, Version};
 use abi::Result;
 use abi::errno::{EBUSY, ENODEV, EPERM};
 use parking_lot::RwLock;
@@ -124,7 +124,10 @@ impl Logs {
         let Some((g, sink)) = found.and_then(|g| Some((g.clone(), g.sink.upgrade()?))) else {
             return;
         };
-        let (family, ethertype) = if p.is_v4 { (2, 0x0800) } else { (10, 0x86dd) };
+        let (family, ethertype) = match p.version {
+            Version::V4 => (2, 0x0800),
+            Version::V6 => (10, 0x86dd),
+        };
         let mut o = Out::default();
         let [high, low] = u16::to_be_bytes(ethertype);
         o.put(1, &[high, low, hook as u8, 0]);

@@ -4,7 +4,7 @@
 //! destination; it is what differs between the original tuple and the inverse of the reply's.
 
 use crate::conntrack::{DST_NAT, Direction, Flow, Flows, SRC_NAT, Track, Tuple};
-use crate::packet::{Hook, ICMP, ICMPV6, Packet, TCP, UDP, parse};
+use crate::packet::{Hook, ICMP, ICMPV6, Packet, TCP, UDP, Version, parse};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ impl Wanted {
     pub fn redirect(p: &Packet<'_>, ports: Option<(u16, u16)>) -> Wanted {
         let ip = match p.input {
             Some(d) => p.host.address_on(d.index, p.from),
-            None if p.is_v4 => Some(IpAddr::from([127, 0, 0, 1])),
+            None if p.version == Version::V4 => Some(IpAddr::from([127, 0, 0, 1])),
             None => Some(std::net::Ipv6Addr::LOCALHOST.into()),
         };
         let ip = ip.unwrap_or_else(|| unspecified(p.to));

@@ -11,6 +11,23 @@ pub const SCTP: u8 = 132;
 pub const UDPLITE: u8 = 136;
 pub const DCCP: u8 = 33;
 
+/// Of IP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Version {
+    V4,
+    V6,
+}
+
+impl Version {
+    #[must_use]
+    pub fn of(ip: IpAddr) -> Version {
+        match ip {
+            IpAddr::V4(_) => Version::V4,
+            IpAddr::V6(_) => Version::V6,
+        }
+    }
+}
+
 /// Where packets are looked at, by Linux's numbers (`enum nf_inet_hooks`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Hook {
@@ -78,7 +95,7 @@ pub struct Packet<'a> {
     pub bytes: &'a [u8],
     /// Of the whole packet.
     pub len: usize,
-    pub is_v4: bool,
+    pub version: Version,
     pub from: IpAddr,
     pub to: IpAddr,
     pub protocol: u8,
@@ -163,7 +180,7 @@ impl<'a> Packet<'a> {
         Some(Packet {
             bytes,
             len,
-            is_v4: from.is_ipv4(),
+            version: Version::of(from),
             from,
             to,
             protocol,
@@ -208,16 +225,19 @@ impl<'a> Packet<'a> {
     #[must_use]
     pub fn tos(&self) -> u8 {
         let b = self.bytes;
-        match (self.is_v4, b) {
-            (true, [_, tos, ..]) => *tos,
-            (false, [a, b, ..]) => a << 4 | b >> 4,
+        match (self.version, b) {
+            (Version::V4, [_, tos, ..]) => *tos,
+            (Version::V6, [a, b, ..]) => a << 4 | b >> 4,
             _ => 0,
         }
     }
 
     #[must_use]
     pub fn ttl(&self) -> u8 {
-        let at = if self.is_v4 { 8 } else { 7 };
+        let at = match self.version {
+            Version::V4 => 8,
+            Version::V6 => 7,
+        };
         self.bytes.get(at).copied().unwrap_or(0)
     }
 

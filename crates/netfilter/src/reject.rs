@@ -1,5 +1,7 @@
 //! What answers a packet that is refused.
 
+use crate::packet::Version;
+
 /// How its sender is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reject {
@@ -18,13 +20,16 @@ impl Reject {
 
     /// By `NFT_REJECT_*` and its code.
     #[must_use]
-    pub fn by(kind: u32, code: u8, is_v4: bool) -> Option<Reject> {
+    pub fn by(kind: u32, code: u8, version: Version) -> Option<Reject> {
         match kind {
             0 => Some(Reject::Unreachable(code)),
             1 => Some(Reject::Reset),
             2 => {
                 let (v4, v6) = *OF_ALL.get(usize::from(code))?;
-                Some(Reject::Unreachable(if is_v4 { v4 } else { v6 }))
+                Some(Reject::Unreachable(match version {
+                    Version::V4 => v4,
+                    Version::V6 => v6,
+                }))
             }
             _ => None,
         }

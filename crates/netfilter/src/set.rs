@@ -155,6 +155,15 @@ impl Shape {
     }
 }
 
+/// What an equal element that is there already does to one that is added.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Equal {
+    /// It stays in its place.
+    Stays,
+    /// `EEXIST` (`NLM_F_EXCL`).
+    Refuses,
+}
+
 /// A set.
 #[derive(Clone)]
 pub struct Set {
@@ -169,8 +178,8 @@ impl Set {
         self.shape.flags & flag != 0
     }
 
-    /// Adds an element. `excl`: it is an error where there is one.
-    pub fn add(&mut self, key: Key, e: Element, excl: bool, now: u64) -> Result<bool> {
+    /// Adds an element; tells whether it is new.
+    pub fn add(&mut self, key: Key, e: Element, equal: Equal, now: u64) -> Result<bool> {
         if let Some(old) = self.elements.get(&key)
             && old.lives(now)
         {
@@ -178,10 +187,10 @@ impl Set {
                 (Some(a), Some(b)) => a == b,
                 (a, b) => a.is_none() == b.is_none(),
             };
-            return match (same, excl) {
+            return match (same, equal) {
                 (false, _) => Err(EBUSY),
-                (true, true) => Err(EEXIST),
-                (true, false) => Ok(false),
+                (true, Equal::Refuses) => Err(EEXIST),
+                (true, Equal::Stays) => Ok(false),
             };
         }
         let most = match self.shape.size {

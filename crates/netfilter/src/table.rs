@@ -2,7 +2,7 @@
 
 use crate::expr::{Data, Expr, Verdict};
 use crate::legacy::{self, Legacy};
-use crate::packet::Hook;
+use crate::packet::{Hook, Version};
 use crate::set::Set;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,11 +27,20 @@ impl Family {
         }
     }
 
-    fn has(self, is_v4: bool) -> bool {
+    fn has(self, version: Version) -> bool {
         match self {
             Family::Inet => true,
-            Family::V4 => is_v4,
-            Family::V6 => !is_v4,
+            Family::V4 => version == Version::V4,
+            Family::V6 => version == Version::V6,
+        }
+    }
+
+    /// Of which packets its matches and targets of iptables are: those of `inet` are IPv4's.
+    #[must_use]
+    pub fn version(self) -> Version {
+        match self {
+            Family::Inet | Family::V4 => Version::V4,
+            Family::V6 => Version::V6,
         }
     }
 }
@@ -328,9 +337,9 @@ impl Ruleset {
     }
 
     /// The base chains of a hook, in their order.
-    pub fn entries(&self, is_v4: bool, hook: Hook) -> Vec<Entry> {
+    pub fn entries(&self, version: Version, hook: Hook) -> Vec<Entry> {
         let mut all = Vec::new();
-        let live = |t: &&Arc<Table>| t.family.has(is_v4) && !t.is_dormant();
+        let live = |t: &&Arc<Table>| t.family.has(version) && !t.is_dormant();
         for table in self.all().filter(live) {
             for chain in table.chains.values() {
                 let Some(b) = chain.base.as_ref().filter(|b| b.hook == hook) else {

@@ -1,11 +1,12 @@
 //! The engine as its users see it: messages in, packets through.
 
-use crate::attr::Out;
+use crate::attr::{Asked, Out};
 use crate::conntrack::{CONFIRMED, Direction};
 use crate::engine::{Engine, Outcome};
 use crate::nft::{self, Message, NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, Transaction, kind};
 use crate::packet::{Device, Hook, Host, Meta, Packet};
 use crate::rewrite::{Checksum, apply};
+use crate::set::Equal;
 use abi::Result;
 use abi::errno::{E2BIG, EBUSY, EEXIST, EMLINK, ENOENT, EOPNOTSUPP};
 use proptest::prelude::*;
@@ -166,7 +167,7 @@ fn run(e: &Engine, hook: Hook, b: &[u8], meta: &mut Meta) -> Outcome {
         Hook::Forward => (p.input, p.output) = (Some(OUT), Some(OUT)),
         Hook::Output | Hook::Postrouting => p.output = Some(OUT),
     }
-    e.run(hook, &p, meta, true)
+    e.run(hook, &p, meta)
 }
 
 const A: End = ([10, 0, 0, 1], 4000);
@@ -324,7 +325,7 @@ fn a_connection_is_translated_both_ways() {
     assert_eq!(meta.track.direction(), Direction::Reply);
     assert_eq!(e.flows.count(), 1);
     assert_eq!(
-        crate::ct::ask(&e.flows, crate::ct::GET, 2, &[], true, 1)
+        crate::ct::ask(&e.flows, crate::ct::GET, 2, &[], Asked::All, 1)
             .unwrap()
             .len(),
         1
@@ -438,11 +439,12 @@ fn sets_find_keys_intervals_and_all_others() {
     };
     let told = |s: &Set, n: u8| s.find(&[0, n], 0).map(|e| e.userdata[0]);
     let mut keys = set(0);
-    keys.add(at(5, Place::Start), of(5), true, 0).unwrap();
+    keys.add(at(5, Place::Start), of(5), Equal::Refuses, 0)
+        .unwrap();
     assert_eq!((told(&keys, 5), told(&keys, 6)), (Some(5), None));
     let mut ranges = set(INTERVAL);
     for (n, place) in [(0, Place::End), (10, Place::Start), (20, Place::End)] {
-        ranges.add(at(n, place), of(n), true, 0).unwrap();
+        ranges.add(at(n, place), of(n), Equal::Refuses, 0).unwrap();
     }
     let all = [9, 10, 19, 20].map(|n| told(&ranges, n));
     assert_eq!(all, [None, Some(10), Some(10), None]);
@@ -450,7 +452,9 @@ fn sets_find_keys_intervals_and_all_others() {
         place: Place::CatchAll,
         ..start(&[])
     };
-    ranges.add(rest, of(CATCHALL as u8), true, 0).unwrap();
+    ranges
+        .add(rest, of(CATCHALL as u8), Equal::Refuses, 0)
+        .unwrap();
     assert_eq!((told(&ranges, 20), told(&ranges, 12)), (Some(2), Some(10)));
 }
 
@@ -467,8 +471,8 @@ proptest! {
         for (kind, flags, family, attrs) in &all {
             let m = Message { kind: *kind, flags: *flags, family: *family, attrs };
             let _ = t.apply(&m);
-            let _ = nft::ask(&e.rules(), &m, true, 0, (1, "x"));
-            let _ = crate::ct::ask(&e.flows, *kind, *family, attrs, false, 0);
+            let _ = nft::ask(&e.rules(), &m, Asked::All, 0, (1, "x"));
+            let _ = crate::ct::ask(&e.flows, *kind, *family, attrs, Asked::One, 0);
         }
         let _ = c.commit(t.finish());
     }
@@ -506,7 +510,7 @@ proptest! {
         if let Some(p) = Packet::new(&packet, packet.len(), 1, &Here) {
             let mut meta = Meta::default();
             for hook in Hook::ALL {
-                if let Outcome::Accept(Some(r)) = e.run(hook, &p, &mut meta, true) {
+                if let Outcome::Accept(Some(r)) = e.run(hook, &p, &mut meta) {
                     let _ = apply(&mut packet.clone(), &r, Checksum::Whole);
                 }
             }

@@ -13,10 +13,12 @@ use crate::devices::News;
 use crate::protocol::Caller;
 use abi::Result;
 use abi::errno::{EBADMSG, EINVAL, ERESTART};
-use netfilter::attr::{Answer, Bag, Out};
+use netfilter::attr::{Answer, Asked, Bag, Out};
+use netfilter::ct;
 use netfilter::nft::{self, Message, Transaction, kind};
+use netfilter::packet::Version;
 use netfilter::table::{Family, Ruleset};
-use netfilter::{ct, xt};
+use netfilter::xt::{self, Role};
 
 const BATCH_BEGIN: u16 = 16;
 const BATCH_END: u16 = 17;
@@ -96,16 +98,19 @@ impl Netlink {
         who: &Caller<'_>,
         req: &Request<'_>,
         port: u32,
-        all: bool,
+        asked: Asked,
     ) -> Result<Vec<Vec<u8>>> {
-        let flags = if all { NLM_F_MULTI } else { 0 };
+        let flags = match asked {
+            Asked::All => NLM_F_MULTI,
+            Asked::One => 0,
+        };
         let (rules, m) = (&self.common.ns.rules, message(req)?);
         let found = match parts(req) {
             (TABLES, _) => {
                 let by = (who.number as u32, &who.paths.command()[..]);
-                nft::ask(&rules.rules(), &m, all, now().0, by)?
+                nft::ask(&rules.rules(), &m, asked, now().0, by)?
             }
-            (CONNTRACK, n) => ct::ask(&rules.flows, n, m.family, m.attrs, all, now().0)?,
+            (CONNTRACK, n) => ct::ask(&rules.flows, n, m.family, m.attrs, asked, now().0)?,
             (COMPAT, 0) => vec![Answer {
                 kind: 0,
                 family: m.family,
@@ -124,7 +129,7 @@ impl Netlink {
         port: u32,
     ) -> Result<Vec<Vec<u8>>> {
         self.may_administer(who)?;
-        self.answers(who, req, port, true)
+        self.answers(who, req, port, Asked::All)
     }
 
     /// Asks for one thing, or has connections forgotten.
@@ -138,7 +143,7 @@ impl Netlink {
         if parts(req) == (log::SUBSYSTEM, log::CONFIG) {
             return Ok(self.log_config(req, attrs(req)?)?);
         }
-        for a in self.answers(who, req, port, false)? {
+        for a in self.answers(who, req, port, Asked::One)? {
             self.reply(a);
         }
         Ok(())
@@ -274,7 +279,7 @@ impl Netlink {
         let asks = Message { kind, attrs, ..m };
         let rules = self.common.ns.rules.rules();
         // (What has no name of its own is told with what asks it.)
-        let found = nft::ask(&rules, &asks, false, now().0, (port, "")).unwrap_or_default();
+        let found = nft::ask(&rules, &asks, Asked::One, now().0, (port, "")).unwrap_or_default();
         let how = req.flags & (nft::NLM_F_CREATE | nft::NLM_F_EXCL | nft::NLM_F_APPEND);
         for a in self.told(req, port, how, &found) {
             self.reply(a);
@@ -302,8 +307,12 @@ fn compat(family: u8, attrs: &[u8]) -> Result<Vec<u8>> {
     let b = Bag::new(attrs);
     let name = b.need_text(1, LONGEST)?;
     let (revision, kind) = (b.need32(2)?, b.need32(3)?);
-    let is_v4 = family != Family::V6 as u8;
-    xt::has_revision(name, revision, is_v4, kind == 1)?;
+    let version = Family::by_number(family).map_or(Version::V4, Family::version);
+    let role = match kind {
+        1 => Role::Target,
+        _ => Role::Match,
+    };
+    xt::has_revision(name, revision, version, role)?;
     let mut o = Out::default();
     o.text(1, name);
     o.be32(2, revision);

@@ -3,7 +3,7 @@
 use super::{Reg, Run, Step, Value};
 use crate::attr::{Bag, Out};
 use crate::conntrack::{Direction, Tuple};
-use crate::packet::Device;
+use crate::packet::{Device, Version};
 use abi::Result;
 use abi::errno::{EINVAL, EOPNOTSUPP};
 use std::net::IpAddr;
@@ -88,7 +88,10 @@ impl Meta {
         match self.key {
             LEN => word(p.len as u32),
             PROTOCOL => {
-                let kind: u16 = if p.is_v4 { 0x0800 } else { 0x86dd };
+                let kind: u16 = match p.version {
+                    Version::V4 => 0x0800,
+                    Version::V6 => 0x86dd,
+                };
                 Some(Value::new(&kind.to_be_bytes()))
             }
             MARK => word(r.meta.mark),
@@ -100,7 +103,10 @@ impl Meta {
             OIFTYPE => Some(Value::new(&p.output?.hardware.to_ne_bytes())),
             SKUID => word(p.owner?.0),
             SKGID => word(p.owner?.1),
-            NFPROTO => Some(Value::new(&[if p.is_v4 { 2 } else { 10 }])),
+            NFPROTO => Some(Value::new(&[match p.version {
+                Version::V4 => 2,
+                Version::V6 => 10,
+            }])),
             L4PROTO => Some(Value::new(&[p.protocol])),
             PKTTYPE => Some(Value::new(&[p.cast as u8])),
             IIFGROUP => p.input.and(word(0)),

@@ -4,7 +4,7 @@ use super::{NAME, Reg, Run, Scope, Step, Verdict};
 use crate::attr::{Bag, Out};
 use crate::log::Logged;
 use crate::nat::{Manip, Wanted};
-use crate::packet::Hook;
+use crate::packet::{Hook, Version};
 use crate::table::Family;
 use crate::xt;
 use abi::Result;
@@ -347,7 +347,9 @@ impl Nat {
         };
         let ports = port(self.ports[0]).zip(port(self.ports[1]));
         let wanted = match self.kind {
-            NatKind::Nat if (self.family == 2) != r.packet.is_v4 => return Step::Break,
+            NatKind::Nat if (self.family == 2) != (r.packet.version == Version::V4) => {
+                return Step::Break;
+            }
             NatKind::Nat => Wanted {
                 ips: ip(self.ips[0]).zip(ip(self.ips[1])),
                 ports,
@@ -377,11 +379,11 @@ pub struct Xt {
 }
 
 impl Xt {
-    pub fn read(scope: &Scope<'_>, b: &Bag<'_>, is_target: bool) -> Result<Xt> {
+    pub fn read(scope: &Scope<'_>, b: &Bag<'_>, role: xt::Role) -> Result<Xt> {
         let name = b.need_text(1, NAME)?;
         let revision = b.need32(2)?;
         let info = b.need(3)?;
-        let what = xt::read(scope, name, revision, info, is_target)?;
+        let what = xt::read(scope, name, revision, info, role)?;
         Ok(Xt {
             name: name.into(),
             revision,

@@ -21,6 +21,7 @@ use crate::log::{Logged, Logs};
 use crate::packet::{Hook, Packet};
 use crate::reject::Reject;
 use crate::table::{Base, ChainType, Counter, Family, Table};
+use crate::xt::Role;
 use abi::Result;
 use abi::errno::{E2BIG, EINVAL, ENOENT, EOPNOTSUPP, ERANGE};
 use std::cell::Cell;
@@ -275,8 +276,6 @@ pub struct Run<'a, 'p> {
     pub logs: &'a Logs,
     /// What answers a packet that is dropped.
     pub reject: Option<Reject>,
-    /// Whether counters count.
-    pub counts: bool,
 }
 
 impl Run<'_, '_> {
@@ -308,9 +307,7 @@ impl Run<'_, '_> {
 
     /// Tells those who listen of the packet.
     pub fn log(&self, l: &Logged<'_>) {
-        if self.counts {
-            self.logs.tell(l, self.hook, self.packet, self.meta);
-        }
+        self.logs.tell(l, self.hook, self.packet, self.meta);
     }
 
     pub fn word(&self, r: Reg) -> u32 {
@@ -415,8 +412,8 @@ impl Expr {
             "masq" => Expr::Nat(Nat::read(scope, NatKind::Masquerade, d)?),
             "redir" => Expr::Nat(Nat::read(scope, NatKind::Redirect, d)?),
             "notrack" => Expr::Notrack,
-            "match" => Expr::Match(Xt::read(scope, d, false)?),
-            "target" => Expr::Target(Xt::read(scope, d, true)?),
+            "match" => Expr::Match(Xt::read(scope, d, Role::Match)?),
+            "target" => Expr::Target(Xt::read(scope, d, Role::Target)?),
             _ => return Err(ENOENT),
         })
     }
@@ -514,9 +511,7 @@ impl Expr {
             Expr::Fib(e) => e.run(r),
             Expr::Ct(e) => e.run(r),
             Expr::Counter(c) => {
-                if r.counts {
-                    c.count(r.packet.len);
-                }
+                c.count(r.packet.len);
                 Step::Next
             }
             Expr::Quota(e) => e.run(r),
@@ -526,7 +521,7 @@ impl Expr {
                 Step::Next
             }
             Expr::Reject(kind, code) => {
-                r.reject = Reject::by(*kind, *code, r.packet.is_v4);
+                r.reject = Reject::by(*kind, *code, r.packet.version);
                 Step::Verdict(Verdict::Drop)
             }
             Expr::Nat(e) => e.run(r),

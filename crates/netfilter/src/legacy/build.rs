@@ -4,9 +4,9 @@ use super::entry::{Entry, Header, Layout, PART, Part};
 use super::graph::{self, Way};
 use super::{Kind, Legacy, NOWHERE};
 use crate::expr::{Data, Expr, Fresh, Scope, Verdict, Xt};
-use crate::packet::Hook;
+use crate::packet::{Hook, Version};
 use crate::table::{Base, Chain, Counter, Family, Rule, Table};
-use crate::xt::{self, Place};
+use crate::xt::{self, Place, Role};
 use abi::Result;
 use abi::errno::EINVAL;
 use std::collections::BTreeMap;
@@ -150,7 +150,7 @@ impl Making<'_> {
             rule.push(Expr::Header(Box::new(Header::read(e))));
         }
         for m in e.matches() {
-            let what = self.read(&m, &place, false)?;
+            let what = self.read(&m, &place, Role::Match)?;
             if !matches!(what, xt::What::Match(xt::Match::Comment)) {
                 rule.push(Expr::Match(Xt::untold(what)));
             }
@@ -159,11 +159,11 @@ impl Making<'_> {
         let t = e.target();
         let verdict = match e.verdict() {
             Some(v) => {
-                known(&t, &place, self.is_v4(), true)?;
+                known(&t, &place, self.version(), Role::Target)?;
                 Some(self.verdict(e, v))
             }
             None if e.is_error() => {
-                known(&t, &place, self.is_v4(), true)?;
+                known(&t, &place, self.version(), Role::Target)?;
                 Some(Verdict::Drop)
             }
             None => None,
@@ -172,18 +172,22 @@ impl Making<'_> {
             // (It only counts: another chain for what follows would cost at each.)
             Some(_) if e.goes_on() => {}
             Some(v) => rule.push(Expr::Immediate(None, Data::Verdict(v))),
-            None => rule.push(Expr::Target(Xt::untold(self.read(&t, &place, true)?))),
+            None => rule.push(Expr::Target(Xt::untold(self.read(
+                &t,
+                &place,
+                Role::Target,
+            )?))),
         }
         rule.shrink_to_fit();
         Ok(rule)
     }
 
-    fn is_v4(&self) -> bool {
-        self.table.family != Family::V6
+    fn version(&self) -> Version {
+        self.table.family.version()
     }
 
-    fn read(&self, p: &Part<'_>, place: &Place<'_>, is_target: bool) -> Result<xt::What> {
-        known(p, place, self.is_v4(), is_target)?;
+    fn read(&self, p: &Part<'_>, place: &Place<'_>, role: Role) -> Result<xt::What> {
+        known(p, place, self.version(), role)?;
         let inverted = if place.inverted { xt::INVERTED } else { 0 };
         let scope = Scope {
             table: self.table,
@@ -194,7 +198,7 @@ impl Making<'_> {
             now: 0,
         };
         let revision = p.revision().into();
-        xt::read(&scope, p.name()?, revision, p.info(), is_target)
+        xt::read(&scope, p.name()?, revision, p.info(), role)
     }
 
     fn verdict(&self, e: &Entry<'_>, v: i32) -> Verdict {
@@ -218,10 +222,10 @@ impl Making<'_> {
 fn known(
     p: &Part<'_>,
     place: &Place<'_>,
-    is_v4: bool,
-    is_target: bool,
+    version: Version,
+    role: Role,
 ) -> Result<&'static xt::Known> {
-    let known = xt::find(p.name()?, p.revision().into(), is_v4, is_target)?;
+    let known = xt::find(p.name()?, p.revision().into(), version, role)?;
     if usize::from(known.size).next_multiple_of(8) != p.info().len() {
         return Err(EINVAL);
     }
@@ -234,19 +238,19 @@ fn clean(told: &mut [u8], e: &Entry<'_>, layout: Layout, hooks: u8) {
     let head = &mut told[e.at..];
     head[layout.hooks..layout.hooks + 4].copy_from_slice(&u32::from(hooks).to_ne_bytes());
     head[layout.counters..layout.counters + 16].fill(0);
-    let is_v4 = layout.family != Family::V6;
-    let mut part = |p: &Part<'_>, is_target: bool| {
+    let version = layout.family.version();
+    let mut part = |p: &Part<'_>, role: Role| {
         let name = p.name().ok()?;
-        let found = xt::find(name, p.revision().into(), is_v4, is_target);
+        let found = xt::find(name, p.revision().into(), version, role);
         let told_of = found.map_or(0, |k| usize::from(k.told));
         told[p.at + 2 + name.len()..p.at + PART - 1].fill(0);
         told[p.at + PART + told_of..p.at + p.len()].fill(0);
         Some(p.at + p.len())
     };
     e.matches().for_each(|m| {
-        part(&m, false);
+        part(&m, Role::Match);
     });
-    if let Some(end) = part(&e.target(), true) {
+    if let Some(end) = part(&e.target(), Role::Target) {
         told[end..e.at + e.len()].fill(0);
     }
 }

@@ -1,7 +1,7 @@
 //! The entries of a table as programs lay them out (`struct ipt_entry`, `struct ip6t_entry`,
 //! `struct xt_entry_match`, `struct xt_entry_target`; `include/uapi/linux/netfilter*`).
 
-use crate::packet::Packet;
+use crate::packet::{Packet, Version};
 use crate::table::Family;
 use abi::Result;
 use abi::errno::EINVAL;
@@ -60,13 +60,16 @@ impl Layout {
         }
     }
 
-    fn is_v4(&self) -> bool {
-        self.family != Family::V6
+    fn version(&self) -> Version {
+        self.family.version()
     }
 
     /// Of one address.
     fn address(&self) -> usize {
-        if self.is_v4() { 4 } else { 16 }
+        match self.version() {
+            Version::V4 => 4,
+            Version::V6 => 16,
+        }
     }
 }
 
@@ -135,7 +138,10 @@ impl<'a> Entry<'a> {
             return Err(EINVAL);
         }
         let e = Entry { at, bytes, layout };
-        let known = if layout.is_v4() { KNOWN_V4 } else { KNOWN_V6 };
+        let known = match layout.version() {
+            Version::V4 => KNOWN_V4,
+            Version::V6 => KNOWN_V6,
+        };
         if e.flags() & !known != 0 || e.inversions() & !KNOWN_INVERSIONS != 0 {
             return Err(EINVAL);
         }
@@ -232,7 +238,10 @@ impl<'a> Entry<'a> {
 
     fn byte(&self, from_end: usize) -> u8 {
         // (IPv6's is filled up to a multiple of four.)
-        let end = if self.layout.is_v4() { 84 } else { 133 };
+        let end = match self.layout.version() {
+            Version::V4 => 84,
+            Version::V6 => 133,
+        };
         self.bytes[end - from_end]
     }
 
@@ -251,10 +260,9 @@ impl<'a> Entry<'a> {
     }
 
     pub fn is_goto(&self) -> bool {
-        let goto = if self.layout.is_v4() {
-            GOTO_V4
-        } else {
-            GOTO_V6
+        let goto = match self.layout.version() {
+            Version::V4 => GOTO_V4,
+            Version::V6 => GOTO_V6,
         };
         self.flags() & goto != 0
     }
@@ -316,7 +324,7 @@ impl Name {
 /// devices, protocol, fragments.
 #[derive(Clone, Debug)]
 pub struct Header {
-    is_v4: bool,
+    version: Version,
     /// Source and destination, each with its mask.
     ends: [(u128, u128); 2],
     input: Name,
@@ -329,7 +337,7 @@ pub struct Header {
 
 impl Header {
     pub(super) fn read(e: &Entry<'_>) -> Header {
-        let (b, is_v4, len) = (e.header(), e.layout.is_v4(), e.layout.address());
+        let (b, version, len) = (e.header(), e.layout.version(), e.layout.address());
         let ip = |n: usize| -> u128 {
             let b = &b[n * len..(n + 1) * len];
             b.iter().fold(0, |all, one| all << 8 | u128::from(*one))
@@ -337,18 +345,19 @@ impl Header {
         // (IPv4 has both addresses before both masks; so has IPv6.)
         let names = len * 4;
         let (protocol, _) = e.protocol();
-        let by_protocol = if is_v4 {
-            protocol != 0
-        } else {
-            e.flags() & PROTOCOL != 0 && (protocol != 0 || e.inversions() & NOT_PROTOCOL != 0)
+        let by_protocol = match version {
+            Version::V4 => protocol != 0,
+            Version::V6 => {
+                e.flags() & PROTOCOL != 0 && (protocol != 0 || e.inversions() & NOT_PROTOCOL != 0)
+            }
         };
         Header {
-            is_v4,
+            version,
             ends: [(ip(0), ip(2)), (ip(1), ip(3))],
             input: Name::read(b, names),
             output: Name::read(b, names + IFNAMSIZ),
             protocol: by_protocol.then_some(protocol),
-            fragment: is_v4 && e.flags() & FRAGMENT != 0,
+            fragment: version == Version::V4 && e.flags() & FRAGMENT != 0,
             not: e.inversions(),
         }
     }
@@ -363,7 +372,8 @@ impl Header {
         let protocol = self
             .protocol
             .is_none_or(|n| is(NOT_PROTOCOL, u16::from(p.protocol) == n));
-        let fragment = !self.is_v4 || is(NOT_FRAGMENT, !self.fragment || p.is_rest());
+        let fragment =
+            self.version == Version::V6 || is(NOT_FRAGMENT, !self.fragment || p.is_rest());
         protocol
             && fragment
             && is(NOT_FROM, self.has(0, p.from))

@@ -3,7 +3,7 @@
 use super::build::{self, Said, Tabled};
 use super::{Kind, Legacy, MOST};
 use crate::table::Family;
-use crate::xt;
+use crate::xt::{self, Role};
 use abi::Result;
 use abi::errno::{EAGAIN, EINVAL, ENOENT, ENOMEM};
 use std::sync::atomic::Ordering::Relaxed;
@@ -169,8 +169,11 @@ pub fn entries(head: &[u8], asked: usize, t: &Legacy) -> Result<Vec<u8>> {
 pub fn revision(asked: &[u8], family: Family, what: Get) -> Result<()> {
     let revision = *asked.get(REVISION - 1).ok_or(EINVAL)?;
     let name = std::str::from_utf8(name(asked, REVISION - 1)).map_err(|_| ENOENT)?;
-    let is_v4 = family != Family::V6;
-    xt::has_revision(name, revision.into(), is_v4, what == Get::Target)
+    let role = match what {
+        Get::Target => Role::Target,
+        _ => Role::Match,
+    };
+    xt::has_revision(name, revision.into(), family.version(), role)
 }
 
 /// A table that is to be in another's place.

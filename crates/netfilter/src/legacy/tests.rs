@@ -115,7 +115,7 @@ fn leaves(e: &Engine, port: u16) -> Outcome {
     let b = tcp(([10, 0, 0, 1], 4000), ([10, 0, 0, 2], port), 2);
     let mut p = Packet::new(&b, b.len(), 0, &Here).unwrap();
     p.output = Some(OUT);
-    e.run(Hook::Output, &p, &mut Meta::default(), true)
+    e.run(Hook::Output, &p, &mut Meta::default())
 }
 
 /// A chain that output leads to: 80 is dropped, 81 returns, 82 is refused.

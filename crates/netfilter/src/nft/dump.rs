@@ -3,7 +3,7 @@
 use super::Message;
 use super::kind::*;
 use super::sets::{VERDICT, key_of};
-use crate::attr::{Answer, Attrs, Bag, Out};
+use crate::attr::{Answer, Asked, Attrs, Bag, Out};
 use crate::expr::{NAME, put_value};
 use crate::set::{CATCHALL, END, Element, Key, Place, Set};
 use crate::table::{Chain, Family, Rule, Ruleset, Table};
@@ -22,16 +22,15 @@ pub(super) fn answer(kind: u8, family: Family, o: Out) -> Answer {
 /// How many bytes of elements one message has.
 const ELEMENTS: usize = 16_000;
 
-/// The answers to a message that asks: for one thing, or for all of a kind (`all`). `pid`, `name`:
-/// who asks.
+/// The answers to a message that asks. `pid`, `name`: who asks.
 pub fn ask(
     r: &Ruleset,
     m: &Message<'_>,
-    all: bool,
+    asked: Asked,
     now: u64,
     (pid, name): (u32, &str),
 ) -> Result<Vec<Answer>> {
-    let b = Bag::new(m.attrs);
+    let (b, all) = (Bag::new(m.attrs), asked == Asked::All);
     match m.kind {
         GETGEN => Ok(vec![generation(r.generation, m.family, (pid, name))]),
         GETTABLE if all => Ok(tables(r, m).map(table).collect()),
@@ -51,7 +50,7 @@ pub fn ask(
             };
             Ok(vec![chain(t, c.ok_or(ENOENT)?)])
         }
-        GETRULE | GETRULE_RESET => rules(r, m, &b, all),
+        GETRULE | GETRULE_RESET => rules(r, m, &b, asked),
         GETSET if all => {
             let named = b.text(1, NAME)?;
             let all = tables(r, m).filter(|t| named.is_none_or(|n| n == t.name));
@@ -67,7 +66,7 @@ pub fn ask(
             };
             Ok(vec![set(t, s.ok_or(ENOENT)?)])
         }
-        GETSETELEM | GETSETELEM_RESET => elements(r, m, &b, all, now),
+        GETSETELEM | GETSETELEM_RESET => elements(r, m, &b, asked, now),
         // There are none.
         GETOBJ | GETOBJ_RESET | GETFLOWTABLE if all => Ok(Vec::new()),
         GETOBJ | GETOBJ_RESET | GETFLOWTABLE => Err(ENOENT),
@@ -164,14 +163,14 @@ pub(super) fn rule(t: &Table, c: &Chain, r: &Rule, before: Option<u64>) -> Answe
     answer(NEWRULE, t.family, o)
 }
 
-fn rules(r: &Ruleset, m: &Message<'_>, b: &Bag<'_>, all: bool) -> Result<Vec<Answer>> {
+fn rules(r: &Ruleset, m: &Message<'_>, b: &Bag<'_>, asked: Asked) -> Result<Vec<Answer>> {
     let (of_table, of_chain) = (b.text(1, NAME)?, b.text(2, NAME)?);
     let reset = |r: &Rule| {
         if m.kind == GETRULE_RESET {
             r.exprs.iter().for_each(|e| e.reset());
         }
     };
-    if !all {
+    if asked == Asked::One {
         let t = one_table(r, m, b)?;
         let c = t.chain(of_chain.ok_or(EINVAL)?).ok_or(ENOENT)?;
         let handle = b.be64(3)?.ok_or(EINVAL)?;
@@ -279,7 +278,13 @@ pub(super) fn element(t: &Table, s: &Set, key: &Key, e: &Element, now: u64) -> O
     o
 }
 
-fn elements(r: &Ruleset, m: &Message<'_>, b: &Bag<'_>, all: bool, now: u64) -> Result<Vec<Answer>> {
+fn elements(
+    r: &Ruleset,
+    m: &Message<'_>,
+    b: &Bag<'_>,
+    asked: Asked,
+    now: u64,
+) -> Result<Vec<Answer>> {
     let t = one_table(r, m, b)?;
     let s = t.set(b.need_text(2, NAME)?).ok_or(ENOENT)?;
     let message = |list: &[Out]| elements_of(t, s, list);
@@ -288,7 +293,7 @@ fn elements(r: &Ruleset, m: &Message<'_>, b: &Bag<'_>, all: bool, now: u64) -> R
             e.exprs.iter().for_each(|x| x.reset());
         }
     };
-    if !all {
+    if asked == Asked::One {
         let mut told = Vec::new();
         for (_, one) in Attrs(b.need(3)?) {
             let key = key_of(&s.shape, &Bag::new(one))?;

@@ -4,7 +4,7 @@ use super::{Message, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, Transaction, unuse
 use crate::attr::{Attrs, Bag};
 use crate::expr::{Data, Expr, NAME, REGISTERS, Verdict};
 use crate::set::{
-    CATCHALL, CONCAT, CONSTANT, END, Element, INTERVAL, KNOWN, Key, MAP, Place, Set, Shape,
+    CATCHALL, CONCAT, CONSTANT, END, Element, Equal, INTERVAL, KNOWN, Key, MAP, Place, Set, Shape,
     TIMEOUT, start,
 };
 use crate::table::Table;
@@ -148,7 +148,11 @@ impl Transaction {
             let table = self.table(place)?;
             let s = table.set_mut(handle).ok_or(ENOENT)?;
             let old = s.elements.get(&key).and_then(|e| e.data.clone());
-            let added = s.add(key, e, m.is(NLM_F_EXCL), now);
+            let equal = match m.is(NLM_F_EXCL) {
+                true => Equal::Refuses,
+                false => Equal::Stays,
+            };
+            let added = s.add(key, e, equal, now);
             if self.fresh.blame(one.as_ptr().addr(), added)? {
                 let table = self.table(place)?;
                 lead(table, old.as_ref(), -1);

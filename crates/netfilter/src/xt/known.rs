@@ -1,7 +1,8 @@
 //! Which matches and targets there are, and where each may be, as Linux registers them
 //! (`struct xt_match`, `struct xt_target`; `include/linux/netfilter/x_tables.h`).
 
-use crate::packet::{Hook, ICMP, ICMPV6, TCP, UDP};
+use super::Role;
+use crate::packet::{Hook, ICMP, ICMPV6, TCP, UDP, Version};
 use abi::Result;
 use abi::errno::{EINVAL, ENOENT, EPROTONOSUPPORT, EPROTOTYPE};
 
@@ -17,11 +18,11 @@ enum Of {
 }
 
 impl Of {
-    fn has(self, is_v4: bool) -> bool {
+    fn has(self, version: Version) -> bool {
         match self {
             Of::Any | Of::Both => true,
-            Of::V4 => is_v4,
-            Of::V6 => !is_v4,
+            Of::V4 => version == Version::V4,
+            Of::V6 => version == Version::V6,
         }
     }
 }
@@ -182,9 +183,12 @@ const TARGETS: [Known; 21] = [
 ];
 
 /// All of a kind for a family, in the order in which Linux tells of them.
-pub fn all(is_v4: bool, is_target: bool) -> impl Iterator<Item = &'static Known> {
-    let all: &[Known] = if is_target { &TARGETS } else { &MATCHES };
-    all.iter().filter(move |k| k.of.has(is_v4))
+pub fn all(version: Version, role: Role) -> impl Iterator<Item = &'static Known> {
+    let all: &[Known] = match role {
+        Role::Match => &MATCHES,
+        Role::Target => &TARGETS,
+    };
+    all.iter().filter(move |k| k.of.has(version))
 }
 
 /// One of them (`xt_find_match`, `xt_find_target`).
@@ -192,8 +196,8 @@ pub fn all(is_v4: bool, is_target: bool) -> impl Iterator<Item = &'static Known>
 /// # Errors
 ///
 /// `ENOENT`: there is none of this name; `EPROTOTYPE`: not of this revision.
-pub fn find(name: &str, revision: u32, is_v4: bool, is_target: bool) -> Result<&'static Known> {
-    let named = || all(is_v4, is_target).filter(|k| k.name == name);
+pub fn find(name: &str, revision: u32, version: Version, role: Role) -> Result<&'static Known> {
+    let named = || all(version, role).filter(|k| k.name == name);
     let found = named().find(|k| u32::from(k.revision) == revision);
     let general = named().any(|k| k.of == Of::Any);
     found.ok_or(if general { EPROTOTYPE } else { ENOENT })
@@ -204,27 +208,29 @@ pub fn find(name: &str, revision: u32, is_v4: bool, is_target: bool) -> Result<&
 /// # Errors
 ///
 /// `ENOENT`: there is none of this name; `EPROTONOSUPPORT`: not of this revision.
-pub fn has_revision(name: &str, revision: u32, is_v4: bool, is_target: bool) -> Result<()> {
-    let is_named = all(is_v4, is_target).any(|k| k.name == name);
+pub fn has_revision(name: &str, revision: u32, version: Version, role: Role) -> Result<()> {
+    let is_named = all(version, role).any(|k| k.name == name);
     let missing = if is_named { EPROTONOSUPPORT } else { ENOENT };
-    let found = find(name, revision, is_v4, is_target);
+    let found = find(name, revision, version, role);
     found.map(drop).map_err(|_| missing)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use Role::{Match, Target};
+    use Version::{V4, V6};
 
     #[test]
     fn what_is_missing_is_told_apart() {
-        assert_eq!(has_revision("conntrack", 3, true, false), Ok(()));
+        assert_eq!(has_revision("conntrack", 3, V4, Match), Ok(()));
         let none = Err(EPROTONOSUPPORT);
-        assert_eq!(has_revision("conntrack", 4, true, false), none);
-        assert_eq!(has_revision("addrtype", 0, false, false), none);
-        assert_eq!(has_revision("icmp", 0, false, false), Err(ENOENT));
-        assert_eq!(has_revision("tcp", 0, true, true), Err(ENOENT));
-        assert_eq!(find("mark", 7, true, false).err(), Some(EPROTOTYPE));
-        assert_eq!(find("tcp", 7, true, false).err(), Some(ENOENT));
+        assert_eq!(has_revision("conntrack", 4, V4, Match), none);
+        assert_eq!(has_revision("addrtype", 0, V6, Match), none);
+        assert_eq!(has_revision("icmp", 0, V6, Match), Err(ENOENT));
+        assert_eq!(has_revision("tcp", 0, V4, Target), Err(ENOENT));
+        assert_eq!(find("mark", 7, V4, Match).err(), Some(EPROTOTYPE));
+        assert_eq!(find("tcp", 7, V4, Match).err(), Some(ENOENT));
     }
 
     #[test]
@@ -235,7 +241,7 @@ mod tests {
             protocol: TCP,
             inverted: false,
         };
-        let masquerade = find("MASQUERADE", 0, true, true).unwrap();
+        let masquerade = find("MASQUERADE", 0, V4, Target).unwrap();
         assert!(masquerade.fits(24) && !masquerade.fits(16) && !masquerade.fits(40));
         assert_eq!(masquerade.check(&place), Ok(()));
         let filter = Place {
@@ -245,7 +251,7 @@ mod tests {
         assert_eq!(masquerade.check(&filter), Err(EINVAL));
         let output = Place { hooks: 8, ..place };
         assert_eq!(masquerade.check(&output), Err(EINVAL));
-        let tcp = find("tcp", 0, true, false).unwrap();
+        let tcp = find("tcp", 0, V4, Match).unwrap();
         let not = Place {
             inverted: true,
             ..place

@@ -1,9 +1,9 @@
 //! Matches.
 
-use super::{Bytes, is_v4, needs_protocol};
+use super::{Bytes, needs_protocol};
 use crate::conntrack::{DST_NAT, Direction, SRC_NAT, Track};
 use crate::expr::{Bucket, Run, Scope};
-use crate::packet::{DCCP, ICMP, ICMPV6, Packet, SCTP, TCP, UDP, UDPLITE};
+use crate::packet::{DCCP, ICMP, ICMPV6, Packet, SCTP, TCP, UDP, UDPLITE, Version};
 use abi::Result;
 use abi::errno::{EINVAL, ERANGE};
 use std::net::IpAddr;
@@ -147,7 +147,7 @@ impl Match {
                 cast: b.u32(0)?,
                 not: b.u32(4)? != 0,
             },
-            "iprange" => read_ip_range(b, is_v4(scope))?,
+            "iprange" => read_ip_range(b, scope.family.version())?,
             "statistic" => read_statistic(b)?,
             "length" => Match::Length {
                 least: b.u16(0)?,
@@ -248,7 +248,7 @@ impl Match {
                 };
                 (found & mask == *mark) != *not
             }
-            Match::Limit { cost, bucket } => !r.counts || bucket.take(*cost, p.now),
+            Match::Limit { cost, bucket } => bucket.take(*cost, p.now),
             Match::PacketType { cast, not } => (p.cast as u32 == *cast) != *not,
             Match::IpRange { from, to } => {
                 let within = |range: &Option<(IpAddr, IpAddr, bool)>, ip: IpAddr| {
@@ -267,10 +267,9 @@ impl Match {
                 (u64::from(n) % (u64::from(*every) + 1) == u64::from(*at)) != *not
             }
             Match::Length { least, most, not } => {
-                let len = if p.is_v4 {
-                    p.len
-                } else {
-                    p.len.saturating_sub(40)
+                let len = match p.version {
+                    Version::V4 => p.len,
+                    Version::V6 => p.len.saturating_sub(40),
                 };
                 (usize::from(*least)..=usize::from(*most)).contains(&len) != *not
             }
@@ -287,14 +286,14 @@ fn inverted(not: u8, known: u8) -> Result<u8> {
     }
 }
 
-fn read_ip_range(b: Bytes<'_>, v4: bool) -> Result<Match> {
+fn read_ip_range(b: Bytes<'_>, version: Version) -> Result<Match> {
     let flags = b.byte(64)?;
     let range = |bit: u8, at: usize| -> Result<Option<(IpAddr, IpAddr, bool)>> {
         if flags & bit == 0 {
             return Ok(None);
         }
         let not = flags & bit << 4 != 0;
-        Ok(Some((b.ip(at, v4)?, b.ip(at + 16, v4)?, not)))
+        Ok(Some((b.ip(at, version)?, b.ip(at + 16, version)?, not)))
     };
     Ok(Match::IpRange {
         from: range(1, 0)?,
@@ -422,7 +421,7 @@ impl Conntrack {
     }
 
     fn read(scope: &Scope<'_>, revision: u32, b: Bytes<'_>) -> Result<Conntrack> {
-        let v4 = is_v4(scope);
+        let version = scope.family.version();
         let (what, not) = (b.u16(146)?, b.u16(148)?);
         let (states, statuses) = match revision {
             1 => (u16::from(b.byte(150)?), u16::from(b.byte(151)?)),
@@ -432,7 +431,7 @@ impl Conntrack {
         let mut ports = [(0, 0); 4];
         for n in 0..4 {
             if what & 4 << n != 0 {
-                ends[n] = Some((b.ip(n * 32, v4)?, b.ip(n * 32 + 16, v4)?));
+                ends[n] = Some((b.ip(n * 32, version)?, b.ip(n * 32 + 16, version)?));
             }
             // (Of the third revision they are of the machine's order, and have an end.)
             ports[n] = if revision == 3 {

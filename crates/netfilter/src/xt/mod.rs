@@ -15,7 +15,7 @@ pub use matches::Match;
 pub use targets::Target;
 
 use crate::expr::{Run, Scope, Step};
-use crate::table::Family;
+use crate::packet::Version;
 use crate::validate::Places;
 use abi::Result;
 use abi::errno::EINVAL;
@@ -24,6 +24,14 @@ use abi::errno::EINVAL;
 pub const INVERTED: u32 = 2;
 /// The longest structure.
 const LONGEST: usize = 512;
+
+/// Which of the two something of iptables is in a rule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    Match,
+    Target,
+}
+
 /// What is done, of either kind.
 pub enum What {
     Match(Match),
@@ -53,24 +61,17 @@ impl What {
 /// # Errors
 ///
 /// Those of [`find`]; `EINVAL` for what cannot be.
-pub fn read(
-    scope: &Scope<'_>,
-    name: &str,
-    revision: u32,
-    info: &[u8],
-    is_target: bool,
-) -> Result<What> {
+pub fn read(scope: &Scope<'_>, name: &str, revision: u32, info: &[u8], role: Role) -> Result<What> {
     if info.len() > LONGEST {
         return Err(EINVAL);
     }
-    if !find(name, revision, is_v4(scope), is_target)?.fits(info.len()) {
+    if !find(name, revision, scope.family.version(), role)?.fits(info.len()) {
         return Err(EINVAL);
     }
     let b = Bytes(info);
-    Ok(if is_target {
-        What::Target(Target::read(scope, name, revision, b)?)
-    } else {
-        What::Match(Match::read(scope, name, revision, b)?)
+    Ok(match role {
+        Role::Match => What::Match(Match::read(scope, name, revision, b)?),
+        Role::Target => What::Target(Target::read(scope, name, revision, b)?),
     })
 }
 
@@ -111,12 +112,11 @@ impl<'a> Bytes<'a> {
     pub fn u32(&self, at: usize) -> Result<u32> {
         self.array(at).map(u32::from_ne_bytes)
     }
-    /// An address of a family (`union nf_inet_addr`).
-    pub fn ip(&self, at: usize, is_v4: bool) -> Result<std::net::IpAddr> {
-        Ok(if is_v4 {
-            self.array::<4>(at)?.into()
-        } else {
-            self.array::<16>(at)?.into()
+    /// An address of a version (`union nf_inet_addr`).
+    pub fn ip(&self, at: usize, version: Version) -> Result<std::net::IpAddr> {
+        Ok(match version {
+            Version::V4 => self.array::<4>(at)?.into(),
+            Version::V6 => self.array::<16>(at)?.into(),
         })
     }
 }
@@ -132,9 +132,4 @@ pub(crate) fn needs_protocol(scope: &Scope<'_>, all: &[u8]) -> Result<()> {
     } else {
         Err(EINVAL)
     }
-}
-
-/// Whether rules of a family are about IPv4's packets.
-pub(crate) fn is_v4(scope: &Scope<'_>) -> bool {
-    scope.family != Family::V6
 }

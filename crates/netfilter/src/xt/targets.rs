@@ -1,10 +1,10 @@
 //! Targets.
 
-use super::{Bytes, is_v4, needs_protocol};
+use super::{Bytes, needs_protocol};
 use crate::expr::{Run, Scope, Step, Verdict, translate};
 use crate::log::Logged;
 use crate::nat::{Manip, Wanted};
-use crate::packet::{Hook, TCP};
+use crate::packet::{Hook, TCP, Version};
 use crate::reject::Reject;
 use crate::table::ChainType;
 use crate::validate::{Places, place};
@@ -24,7 +24,7 @@ const CHOICE: u32 = 4 | 8 | 16;
 
 impl Range {
     /// One with its length before it (IPv4's old ones), or one of either family.
-    fn read(b: Bytes<'_>, old: bool, is_v4: bool) -> Result<Range> {
+    fn read(b: Bytes<'_>, old: bool, version: Version) -> Result<Range> {
         let (at, size) = if old { (4, 4) } else { (0, 16) };
         if old && b.u32(0)? != 1 {
             return Err(EINVAL);
@@ -35,7 +35,7 @@ impl Range {
         }
         let ips = match flags & MAP_IPS {
             0 => None,
-            _ => Some((b.ip(at + 4, is_v4)?, b.ip(at + 4 + size, is_v4)?)),
+            _ => Some((b.ip(at + 4, version)?, b.ip(at + 4 + size, version)?)),
         };
         let behind = at + 4 + 2 * size;
         let ports = match flags & PORTS {
@@ -79,15 +79,16 @@ impl Target {
         revision: u32,
         b: Bytes<'_>,
     ) -> Result<Target> {
-        let v4 = is_v4(scope);
-        let range = || Range::read(b, v4 && revision == 0, v4);
+        let version = scope.family.version();
+        let old = version == Version::V4 && revision == 0;
+        let range = || Range::read(b, old, version);
         Ok(match name {
             "SNAT" => Target::Nat(Manip::Source, range()?),
             "DNAT" => Target::Nat(Manip::Destination, range()?),
             "MASQUERADE" => Target::Masquerade(range()?),
             "REDIRECT" => Target::Redirect(range()?),
             "REJECT" => {
-                let how = reject(b.u32(0)?, v4)?;
+                let how = reject(b.u32(0)?, version)?;
                 if how == Some(Reject::Reset) {
                     needs_protocol(scope, &[TCP])?;
                 }
@@ -224,14 +225,16 @@ impl GroupLog {
 }
 
 /// `enum ipt_reject_with`, `enum ip6t_reject_with`; by none of these nobody is told.
-fn reject(n: u32, is_v4: bool) -> Result<Option<Reject>> {
+fn reject(n: u32, version: Version) -> Result<Option<Reject>> {
     const V4: [u8; 9] = [0, 1, 2, 3, 255, 9, 10, 255, 13];
     const V6: [u8; 9] = [0, 1, 2, 3, 4, 255, 255, 5, 6];
-    let reset = if is_v4 { 7 } else { 6 };
+    let (codes, reset) = match version {
+        Version::V4 => (V4, 7),
+        Version::V6 => (V6, 6),
+    };
     if n == reset {
         return Ok(Some(Reject::Reset));
     }
-    let codes = if is_v4 { V4 } else { V6 };
     match codes.get(n as usize) {
         Some(255) => Err(EINVAL),
         code => Ok(code.map(|c| Reject::Unreachable(*c))),

@@ -189,7 +189,7 @@ impl Ip {
             Cast::Broadcast => packet::Cast::Broadcast,
             Cast::Multicast => packet::Cast::Multicast,
         };
-        self.rules.run(hook, &p, meta, true)
+        self.rules.run(hook, &p, meta)
     }
 
     /// Leads a packet of this host's through `output` and `postrouting`: by which path it goes,
