@@ -224,7 +224,7 @@ impl NetNamespace {
             next_netlink_port: AtomicU32::new(1 << 31),
         });
         if let Some(d) = Device::new(&ns, Kind::Loopback, LO_INDEX, [0; 6], None) {
-            ns.table.lock().add_loopback(d, up);
+            ns.table.lock().add_loopback(d, lo);
         }
         ns
     }

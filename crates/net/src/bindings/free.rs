@@ -134,17 +134,18 @@ impl Bits {
         self.word(w) & bit != 0
     }
 
-    pub fn set(&mut self, port: u16, is_in: bool) {
+    pub fn insert(&mut self, port: u16) {
         let (w, bit) = place(port);
-        if is_in && w >= self.0.len() {
+        if w >= self.0.len() {
             self.0.resize(w + 1, 0);
         }
+        self.0[w] |= bit;
+    }
+
+    pub fn remove(&mut self, port: u16) {
+        let (w, bit) = place(port);
         if let Some(word) = self.0.get_mut(w) {
-            if is_in {
-                *word |= bit;
-            } else {
-                *word &= !bit;
-            }
+            *word &= !bit;
         }
     }
 }
@@ -177,7 +178,7 @@ impl Used {
                 all.insert(at, port);
                 if all.len() >= MANY {
                     let mut bits = Bits::default();
-                    all.iter().for_each(|p| bits.set(*p, true));
+                    all.iter().for_each(|p| bits.insert(*p));
                     *self = Used::Many(bits, MANY);
                 }
             }
@@ -185,7 +186,7 @@ impl Used {
                 if bits.contains(port) {
                     return false;
                 }
-                bits.set(port, true);
+                bits.insert(port);
                 *n += 1;
             }
         }
@@ -203,7 +204,7 @@ impl Used {
             }
             Used::Many(bits, n) => {
                 if bits.contains(port) {
-                    bits.set(port, false);
+                    bits.remove(port);
                     *n -= 1;
                 }
                 *n == 0

@@ -243,10 +243,10 @@ impl<T: ?Sized> Inner<T> {
     fn add(&mut self, b: &Arc<Binding<T>>) {
         let port = self.ports.entry(b.port).or_default();
         port.all.insert(b.id, b.clone());
-        self.taken.set(b.port, true);
+        self.taken.insert(b.port);
         if b.hold == Hold::Port {
             port.fixed += 1;
-            self.fixed.set(b.port, true);
+            self.fixed.insert(b.port);
         }
     }
 
@@ -256,11 +256,13 @@ impl<T: ?Sized> Inner<T> {
         };
         if port.all.remove(&b.id).is_some() && b.hold == Hold::Port {
             port.fixed -= 1;
-            self.fixed.set(b.port, port.fixed > 0);
+            if port.fixed == 0 {
+                self.fixed.remove(b.port);
+            }
         }
         port.remove_target(b);
         if port.all.is_empty() {
-            self.taken.set(b.port, false);
+            self.taken.remove(b.port);
             self.ports.remove(&b.port);
         }
     }

@@ -31,7 +31,7 @@ pub(crate) use device::{Device, Kind};
 pub(crate) use links::{NewKind, Wanted};
 pub(crate) use news::{Listener, Listeners, News};
 pub(crate) use table::{Address, LOWER_UP, LinkInfo, NO_DAD, NO_PREFIX_ROUTE, PERMANENT, Table};
-use table::{Entry, Inside};
+use table::{Entry, Forwarding, Inside};
 
 use crate::interface::LO_INDEX;
 use crate::ns::NetNamespace;
@@ -111,7 +111,7 @@ impl NetNamespace {
         } else {
             Inside::Joined
         };
-        t.setup(&self.confs_for(t), self.forwards(), inside)
+        t.setup(&self.confs_for(t), self.forwarding_v6(), inside)
     }
 
     fn device(&self, index: i32) -> Option<Arc<Device>> {
@@ -120,10 +120,13 @@ impl NetNamespace {
     }
 
     /// `net.ipv6.conf.all.forwarding`.
-    fn forwards(&self) -> bool {
+    fn forwarding_v6(&self) -> Forwarding {
         let kept = self.kept.lock();
         let first = kept.get("ipv6_forwarding").and_then(|v| v.first());
-        first.is_some_and(|n| *n != 0)
+        match first {
+            None | Some(0) => Forwarding::Off,
+            Some(_) => Forwarding::On,
+        }
     }
 
     /// One of the settings that are kept by name is another one now.

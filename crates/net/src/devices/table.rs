@@ -12,7 +12,7 @@ use super::conf::Confs;
 use super::device::{Device, Kind};
 use super::tun::Layer;
 use crate::interface::{Interface, LO_INDEX};
-use crate::ns::{LOOPBACKS, NetNamespace};
+use crate::ns::{LOOPBACKS, Link, NetNamespace};
 use crate::route::{Route, TABLE_MAIN};
 use abi::Result;
 use abi::errno::{ENOMEM, ENOSPC};
@@ -237,6 +237,13 @@ pub(crate) enum Inside {
     Packets,
 }
 
+/// Whether packets for others are sent on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Forwarding {
+    On,
+    Off,
+}
+
 impl Table {
     pub fn by_name(&self, name: &str) -> Option<i32> {
         let found = self.entries.iter().find(|(_, e)| e.name == name);
@@ -260,12 +267,13 @@ impl Table {
         self.entries.values().map(|e| e.addresses.len()).sum()
     }
 
-    /// The loopback device, with or without its addresses.
-    pub fn add_loopback(&mut self, device: Arc<Device>, addressed: bool) {
+    /// The loopback device; one that is up has its addresses.
+    pub fn add_loopback(&mut self, device: Arc<Device>, link: Link) {
+        let is_up = link == Link::Up;
         let lo = Entry {
             device,
             name: "lo".into(),
-            up: addressed,
+            up: is_up,
             mtu: 65_536,
             most_mtu: u32::MAX,
             mac: [0; 6],
@@ -273,14 +281,14 @@ impl Table {
             master: None,
             queue: 1000,
             group: 0,
-            started: addressed,
+            started: is_up,
             link_local: false,
             taken_flags: 0,
             gso_max: 0,
         };
         self.entries.insert(LO_INDEX, lo);
         self.last = LO_INDEX;
-        if addressed {
+        if is_up {
             self.address_loopback();
         }
     }
@@ -319,10 +327,10 @@ impl Table {
         });
     }
 
-    /// What the stack is told: the loopback device only where packets pass by it. `forwards`:
-    /// whether it sends packets for others on, of IPv6; `confs`: the same of IPv4, by devices. By
-    /// devices of the host it never does, unless rules have made them this host's own.
-    pub fn setup(&self, confs: &Confs, forwards: bool, inside: Inside) -> Setup {
+    /// What the stack is told: the loopback device only where packets pass by it. `v6`: whether it
+    /// sends packets for others on, of IPv6; `confs`: the same of IPv4, by devices. By devices of
+    /// the host it never does, unless rules have made them this host's own.
+    pub fn setup(&self, confs: &Confs, v6: Forwarding, inside: Inside) -> Setup {
         let of_stack = |d: &Device| inside == Inside::Packets || !matches!(d.kind, Kind::Loopback);
         let all = self.entries.iter().filter(|(_, e)| of_stack(&e.device));
         let mut devices: Vec<setup::Device> = all
@@ -351,7 +359,7 @@ impl Table {
             neighbours: self.neighbours.iter().map(|(n, _)| *n).collect(),
             forwards: setup::Forwards {
                 v4: confs.forwards(),
-                v6: forwards,
+                v6: v6 == Forwarding::On,
                 guarded,
             },
         }

@@ -36,7 +36,7 @@ use abi::errno::{EINVAL, ENETDOWN, ENODEV, EOPNOTSUPP, EPERM, ESOCKTNOSUPPORT};
 use clas::Mappable;
 use options::Settings;
 use parking_lot::Mutex;
-use receive::PacketRx;
+use receive::{Mode, PacketRx};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vfs::{Caps, Credentials, Sink, Source};
@@ -69,7 +69,11 @@ pub(crate) fn new(
     }
     let common = Common::new(ns, AF_PACKET, kind, protocol);
     let number = u16::from_be(protocol as u16);
-    let rx = PacketRx::new(&common, kind == SOCK_RAW, number);
+    let mode = match kind {
+        SOCK_RAW => Mode::Raw,
+        _ => Mode::Cooked,
+    };
+    let rx = PacketRx::new(&common, mode, number);
     ns.taps.add(rx.clone())?;
     let socket = PacketSocket {
         common: common.clone(),

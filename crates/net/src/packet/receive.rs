@@ -94,11 +94,19 @@ pub(super) struct Bound {
     pub ignores_outgoing: bool,
 }
 
+/// What of packets a socket is shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Mode {
+    /// SOCK_RAW: with their link header.
+    Raw,
+    /// SOCK_DGRAM: without it.
+    Cooked,
+}
+
 /// The receiving side of a packet socket.
 pub(crate) struct PacketRx {
     pub(super) common: Arc<Common>,
-    /// SOCK_RAW: packets with their link header.
-    pub(super) raw: bool,
+    pub(super) mode: Mode,
     pub(super) bound: RwLock<Bound>,
     pub(super) filter: RwLock<Option<Arc<Filter>>>,
     pub(super) queue: Mutex<Queue>,
@@ -118,10 +126,10 @@ pub(super) struct Queue {
 }
 
 impl PacketRx {
-    pub(super) fn new(common: &Arc<Common>, raw: bool, protocol: u16) -> Arc<PacketRx> {
+    pub(super) fn new(common: &Arc<Common>, mode: Mode, protocol: u16) -> Arc<PacketRx> {
         Arc::new_cyclic(|me| PacketRx {
             common: common.clone(),
-            raw,
+            mode,
             bound: RwLock::new(Bound {
                 protocol,
                 ..Bound::default()
@@ -153,7 +161,10 @@ impl PacketRx {
             len,
             from: seen.address(),
             status: 1 | seen.sums(),
-            network: if self.raw { seen.network } else { 0 },
+            network: match self.mode {
+                Mode::Raw => seen.network,
+                Mode::Cooked => 0,
+            },
             time: seen.time,
         });
         Put::Shown
@@ -196,10 +207,9 @@ impl Tap for PacketRx {
     }
 
     fn put(&self, seen: &Seen<'_>) {
-        let data = if self.raw {
-            seen.frame
-        } else {
-            &seen.frame[seen.network..]
+        let data = match self.mode {
+            Mode::Raw => seen.frame,
+            Mode::Cooked => &seen.frame[seen.network..],
         };
         let filter = self.filter.read().clone();
         let most = match filter {
@@ -219,10 +229,10 @@ impl Tap for PacketRx {
         }
         let cut = &data[..most.min(data.len())];
         let mut q = self.queue.lock();
-        let lost = q.drops > 0;
+        let drops = q.drops;
         let (put, due) = match &mut q.ring {
             Some(ring) => {
-                let put = ring.put(seen, self.raw, cut, data.len(), lost);
+                let put = ring.put(seen, self.mode, (cut, data.len()), drops);
                 (put, ring.due())
             }
             None => (self.keep(&mut q, seen, cut, data.len()), None),

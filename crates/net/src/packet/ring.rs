@@ -8,6 +8,7 @@
 //!   memory one word is read: whether the application has given a frame or a block back.
 //! - A frame's or a block's status is written after all else of it.
 
+use super::receive::Mode;
 use crate::taps::Seen;
 use abi::errno::EINVAL;
 use abi::{PAGE_SIZE, Result};
@@ -249,9 +250,9 @@ impl Ring {
     }
 
     /// Where a packet's bytes and its network header go, from its header on.
-    fn places(&self, seen: &Seen<'_>, raw: bool) -> (usize, usize) {
+    fn places(&self, seen: &Seen<'_>, mode: Mode) -> (usize, usize) {
         let (full, header) = (self.version.with_address(), seen.network);
-        if raw {
+        if mode == Mode::Raw {
             let network = (full + header.max(16)).next_multiple_of(ALIGN) + self.reserve;
             (network - header, network)
         } else {
@@ -260,15 +261,22 @@ impl Ring {
         }
     }
 
-    /// Lays a packet in: `data` is what the socket gets of its `len` bytes.
-    pub fn put(&mut self, seen: &Seen<'_>, raw: bool, data: &[u8], len: usize, lost: bool) -> Put {
-        let (mac, network) = self.places(seen, raw);
+    /// Lays a packet in: `data` is what the socket gets of its `len` bytes. `drops`: how many
+    /// before it had no room, and have not been told of.
+    pub fn put(
+        &mut self,
+        seen: &Seen<'_>,
+        mode: Mode,
+        (data, len): (&[u8], usize),
+        drops: u32,
+    ) -> Put {
+        let (mac, network) = self.places(seen, mode);
         if network > usize::from(u16::MAX) {
             return Put::Full;
         }
         match self.version {
             Version::V3 => self.put_in_block(seen, (mac, network), data, len),
-            _ => self.put_in_frame(seen, (mac, network), data, len, lost),
+            _ => self.put_in_frame(seen, (mac, network), data, len, drops),
         }
     }
 
@@ -278,7 +286,7 @@ impl Ring {
         (mac, network): (usize, usize),
         data: &[u8],
         len: usize,
-        lost: bool,
+        drops: u32,
     ) -> Put {
         if !self.is_free(self.head) {
             return Put::Full;
@@ -300,7 +308,7 @@ impl Ring {
             store(m, 24, &[0; 8]);
         }
         store(m, self.version.header(), &seen.address());
-        let losing = if lost { LOSING } else { 0 };
+        let losing = if drops > 0 { LOSING } else { 0 };
         Self::set_status(m, 0, USER | losing | seen.sums());
         self.head = (self.head + 1) % self.count();
         Put::Shown
