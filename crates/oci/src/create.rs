@@ -113,7 +113,7 @@ impl Bundle {
         let (spec, unknown): (Spec, _) = spec::read(&path.join("config.json"))?;
         let overlay = overlay(rt, &spec)?;
         let sandbox = sandbox(rt, &spec)?;
-        let leaving = leaving::of_bundle(rt, &spec, sandbox.is_some())?;
+        let leaving = leaving::of_bundle(rt, &spec, sandbox.as_ref())?;
         let mut converted = convert::convert(&Asked {
             bundle: &path,
             spec: &spec,
@@ -121,8 +121,8 @@ impl Bundle {
             net: rt.net,
             sandbox: sandbox.as_ref(),
         })?;
-        let joins = sandbox.is_some();
-        let beside = memory::of_bundle(rt, &spec, joins, &mut converted.warnings)?;
+        let warnings = &mut converted.warnings;
+        let beside = memory::of_bundle(rt, &spec, sandbox.as_ref(), warnings)?;
         let limits = &mut converted.plan.container.limits;
         limits.swap = beside.swap.and_then(|n| i64::try_from(n).ok());
         limits.replacement = beside.replacement;

@@ -10,6 +10,7 @@
 //!   before; also where it is a file that a container manager shows there.
 
 use crate::spec::Spec;
+use crate::state::Sandbox;
 use crate::{
     ALLOW_ANNOTATION, DENY_ANNOTATION, Error, Leaving, Net, PCAP_ANNOTATION, Result, Runtime, Tried,
 };
@@ -24,12 +25,12 @@ use std::path::Path;
 /// The longest `resolv.conf` that is read.
 const RESOLV_CONF_MOST: u64 = 64 << 10;
 
-/// Of a bundle.
-pub fn of_bundle(rt: &Runtime, spec: &Spec, joins: bool) -> Result<Leaving> {
+/// Of a bundle. `sandbox`: what it joins, if it is a later container of a pod.
+pub fn of_bundle(rt: &Runtime, spec: &Spec, sandbox: Option<&Sandbox>) -> Result<Leaving> {
     let mut leaving = rt.leaving.clone();
     let closed = by_annotations(rt, spec, &mut leaving.rules)?;
     pcap(rt, spec, &mut leaving)?;
-    if joins {
+    if sandbox.is_some() {
         // The pod's first container has said it.
         return match closed {
             true => Err(Error::Refused(format!(

@@ -3,6 +3,7 @@
 //! less of it.
 
 use crate::spec::Spec;
+use crate::state::Sandbox;
 use crate::{Error, Result, Runtime};
 use config::{LEAST_MEMORY, Replacement};
 use serde::{Deserialize, Serialize};
@@ -34,11 +35,11 @@ pub struct Beside {
     pub process: Option<u64>,
 }
 
-/// What a bundle gets. `joins`: it is a later container of a pod.
+/// What a bundle gets. `sandbox`: what it joins, if it is a later container of a pod.
 pub fn of_bundle(
     rt: &Runtime,
     spec: &Spec,
-    joins: bool,
+    sandbox: Option<&Sandbox>,
     warnings: &mut Vec<String>,
 ) -> Result<Beside> {
     let mut b = rt.memory.clone();
@@ -70,7 +71,7 @@ pub fn of_bundle(
     let resources = spec.linux.as_ref().and_then(|l| l.resources.as_ref());
     let memory = resources.and_then(|r| r.memory.as_ref());
     let is_limited = memory.and_then(|m| m.limit).is_some_and(|n| n > 0);
-    if joins && b.swap.is_some() {
+    if sandbox.is_some() && b.swap.is_some() {
         warnings.push("a container that joins a pod has no swap of its own".into());
         b.swap = None;
     } else if !is_limited && !is_used(b.process, rt.memory.replacement) {
