@@ -78,12 +78,17 @@ impl Waiter {
         self.doomed.store(true, Ordering::Relaxed);
     }
 
-    /// It needs more than a limit of its own allows, and can give up nothing; or that has changed.
-    pub fn set_exhausted(&self, is_exhausted: bool) {
-        self.exhausted.store(is_exhausted, Ordering::Relaxed);
+    /// It needs more than a limit of its own allows, and can give up nothing.
+    pub fn exhaust(&self) {
+        self.exhausted.store(true, Ordering::Relaxed);
     }
 
-    /// See [`Waiter::set_exhausted`].
+    /// Its limits are others now.
+    pub fn recover(&self) {
+        self.exhausted.store(false, Ordering::Relaxed);
+    }
+
+    /// See [`Waiter::exhaust`].
     #[must_use]
     pub fn is_exhausted(&self) -> bool {
         self.exhausted.load(Ordering::Relaxed)
@@ -106,9 +111,14 @@ impl Waiter {
         can
     }
 
-    /// It begins to look for room, or has found that it can free nothing more.
-    pub fn set_empty(&self, is_empty: bool) {
-        self.is_empty.store(is_empty, Ordering::Relaxed);
+    /// It begins to look for room: it may be asked.
+    pub fn begin_search(&self) {
+        self.is_empty.store(false, Ordering::Relaxed);
+    }
+
+    /// It has found that it can free nothing more.
+    pub fn give_up(&self) {
+        self.is_empty.store(true, Ordering::Relaxed);
     }
 }
 
@@ -280,7 +290,7 @@ impl Clas {
     }
 
     /// Tells the maker that somebody may have more than a limit of its own allows
-    /// ([`Waiter::set_exhausted`]).
+    /// ([`Waiter::exhaust`]).
     pub fn tell_of_exhausted(&self) {
         self.room.some_exhausted.store(true, Ordering::Release);
         self.tell_maker();

@@ -86,7 +86,7 @@ impl Mm {
     /// something more is needed.
     pub fn set_bounds(&self, b: Bounds) {
         self.bounds.set(b);
-        self.waiter.set_exhausted(false);
+        self.waiter.recover();
     }
 
     #[must_use]
@@ -181,7 +181,7 @@ impl State {
         if some_went {
             return Ok(());
         }
-        self.waiter.set_exhausted(true);
+        self.waiter.exhaust();
         self.clas.tell_of_exhausted();
         Err(Bad::Limit)
     }

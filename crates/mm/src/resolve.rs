@@ -108,7 +108,7 @@ impl State {
         /// Where there is room, others have taken what was there; or something else is missing.
         const TRIES: u32 = 100;
         let mut tries = 0;
-        self.waiter.set_empty(false);
+        self.waiter.begin_search();
         while tries < TRIES {
             match self.resolve_now(va, vr, vma, write, effort) {
                 Err(Bad::Limit) => {

@@ -419,7 +419,7 @@ impl State {
         let given = self.give(bytes);
         self.swap.of = AccountId::ROOT;
         if given == 0 && self.trim() == 0 {
-            self.waiter.set_empty(true);
+            self.waiter.give_up();
         }
     }
 
