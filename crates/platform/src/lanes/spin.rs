@@ -3,7 +3,7 @@
 //! Who may spin at all, [`wait::spin`] tells. Who spins also looks, every few microseconds, whether
 //! the thread has come another way.
 
-use super::words::mailbox;
+use super::words::mailbox::{self, Then};
 use abi::nr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -52,13 +52,22 @@ impl Default for MailboxSpin {
     }
 }
 
+/// Where a call that is not in the mailbox was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Made {
+    /// In the lane's code.
+    InLane,
+    /// At a site of the application's.
+    AtSite,
+}
+
 impl MailboxSpin {
     /// A call has come, but not from the mailbox. Whether it came soon after the answer to the one
     /// before.
-    pub fn called(&mut self, by_lane: bool) -> bool {
+    pub fn called(&mut self, made: Made) -> bool {
         let answered = self.answered.take();
         let soon = answered.is_some_and(|t| self.budget.is_soon(t.elapsed()));
-        if soon && by_lane {
+        if soon && made == Made::InLane {
             self.budget.came_soon();
         }
         soon
@@ -78,10 +87,13 @@ impl MailboxSpin {
         false
     }
 
-    /// A call from the mailbox is about to be answered. Whether the thread spins for the next.
-    pub fn again(&mut self, all: &Spinners) -> bool {
+    /// A call from the mailbox is about to be answered. What the thread does then.
+    pub fn again(&mut self, all: &Spinners) -> Then {
         self.spins = self.spins || (self.budget.has_any() || all.always()) && all.enter();
-        self.spins
+        match self.spins {
+            true => Then::Spins,
+            false => Then::Rests,
+        }
     }
 
     /// Spins until the state has [`lane::ASKED`]; whether it has. If not, it spins no more.
@@ -197,6 +209,6 @@ mod tests {
             (m.spins, m.first) = (true, true);
             assert!(m.spin(&state, &all, || false));
         }
-        assert!(m.again(&all));
+        assert_eq!(m.again(&all), Then::Spins);
     }
 }

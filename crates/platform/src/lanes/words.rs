@@ -60,6 +60,14 @@ pub mod mailbox {
     use super::Word;
     use stub::lane::{ANSWERED, ASKED, PARKED, SPINS};
 
+    /// What the Sentry does behind an answer.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Then {
+        /// It spins for the next call.
+        Spins,
+        Rests,
+    }
+
     /// The thread stands still, or has just begun: nothing is asked, and nobody spins.
     pub fn reset(state: &impl Word<u32>) {
         state.set(0);
@@ -78,9 +86,9 @@ pub mod mailbox {
     }
 
     /// The result lies there. Whether the application has parked, and is to be told by the event
-    /// call; `again`: the Sentry spins for the next call, but for one that has parked.
-    pub fn answer(state: &impl Word<u32>, again: bool) -> bool {
-        let spins = |s| again && s & PARKED == 0;
+    /// call: for such a one the Sentry does not spin.
+    pub fn answer(state: &impl Word<u32>, then: Then) -> bool {
+        let spins = |s| then == Then::Spins && s & PARKED == 0;
         let before = state.change(|s| ANSWERED | if spins(s) { SPINS } else { 0 });
         before & PARKED != 0
     }

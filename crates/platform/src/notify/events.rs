@@ -3,6 +3,7 @@
 use super::in_stub;
 use super::thread::{From, Thread, Waits};
 use crate::lanes::LOCAL;
+use crate::lanes::spin::Made;
 use crate::lanes::unwind::{Stopped, Why, outside};
 use crate::lanes::words::mailbox;
 use crate::process::{KICK, recv};
@@ -73,8 +74,11 @@ impl Thread {
         pending: Option<u64>,
     ) -> Option<Event> {
         let ip = n.data.instruction_pointer;
-        let by_lane = ip == stub::lane::called();
-        if !by_lane && in_stub(ip) {
+        let made = match ip == stub::lane::called() {
+            true => Made::InLane,
+            false => Made::AtSite,
+        };
+        if made == Made::AtSite && in_stub(ip) {
             return self.stopped(n, pending);
         }
         if due {
@@ -82,17 +86,17 @@ impl Thread {
             // unless the application blocked it by a frame of its own.
             return Some(self.broken());
         }
-        Some(self.called(n, by_lane))
+        Some(self.called(n, made))
     }
 
     /// A system call without registers.
-    fn called(&mut self, n: &libc::seccomp_notif, by_lane: bool) -> Event {
+    fn called(&mut self, n: &libc::seccomp_notif, made: Made) -> Event {
         let d = &n.data;
         let lanes = self.process.factory.lanes;
         let soon = lanes >= Lanes::All
-            && self.spin.called(by_lane)
+            && self.spin.called(made)
             && self.process.factory.spinners.has_idle_cpu();
-        let ip = if by_lane {
+        let ip = if made == Made::InLane {
             self.from = From::Patched;
             self.view().back()
         } else {

@@ -3,7 +3,7 @@
 use super::thread::{From, Thread, Waits};
 use crate::lanes::area::{Request, ThreadArea};
 use crate::lanes::spin::achieves;
-use crate::lanes::words::mailbox;
+use crate::lanes::words::mailbox::{self, Then};
 use crate::lanes::{Came, Local, Own, ThreadLanes};
 use crate::process::{TRAPPED, readable_within};
 use crate::{Event, Lanes};
@@ -29,19 +29,19 @@ impl Thread {
     /// Answers what lies in the mailbox.
     pub(super) fn answer_mail(&mut self, held: &mut Option<wait::wakes::Hold>) {
         let all = &self.process.factory.spinners;
-        let again = self.spin.again(all);
+        let then = self.spin.again(all);
         let area = self.view();
         area.put_result(self.ret);
-        let parked = mailbox::answer(area.state(), again);
+        let parked = mailbox::answer(area.state(), then);
         self.ret = 0;
-        if parked || !again {
+        if parked || then == Then::Rests {
             *held = None;
         }
         if parked {
             self.wake_here(true);
             self.let_move();
             self.spin.late(&self.process.factory.spinners);
-        } else if !again {
+        } else if then == Then::Rests {
             self.rest();
         }
     }

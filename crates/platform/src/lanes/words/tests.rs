@@ -2,6 +2,7 @@
 //! written as the instructions of `stub` are: a plain load or store, or a locked operation, which
 //! is a fence besides.
 
+use super::mailbox::Then;
 use super::{Word, mailbox, offer, signals};
 use loom::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64,
@@ -147,7 +148,11 @@ impl Lane {
                 && (self.state.get() & ASKED != 0 || mailbox::give_up(&self.state));
             if mail {
                 self.result.store(2 * self.argument.load(Acquire), Release);
-                spins = !mailbox::answer(&self.state, again) && again;
+                let then = match again {
+                    true => Then::Spins,
+                    false => Then::Rests,
+                };
+                spins = !mailbox::answer(&self.state, then) && again;
                 continue;
             }
             match self.receive_call() {
