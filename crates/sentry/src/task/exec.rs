@@ -1,7 +1,7 @@
 //! execve(2) (`fs/exec.c`).
 
 use super::access::CredGuard;
-use super::persona::Persona;
+use super::persona::{Persona, Rights};
 use super::{Context, Sleep, Task};
 use abi::Result;
 use abi::errno::*;
@@ -350,7 +350,10 @@ fn credentials(task: &Arc<Task>, file: &File) -> Result<Raise> {
     let changed = |c: &Credentials| c.euid != old.euid || !old.in_group(c.egid);
     let id_changed = changed(&c);
     let persona = task.persona();
-    let raised = owned || id_changed || !old.permitted.contains(c.permitted);
+    let rights = match owned || id_changed || !old.permitted.contains(c.permitted) {
+        true => Rights::Raised,
+        false => Rights::Kept,
+    };
     let mut alone = None;
     if id_changed || !old.permitted.contains(c.permitted) {
         alone = Alone::with(task);
@@ -380,7 +383,7 @@ fn credentials(task: &Arc<Task>, file: &File) -> Result<Raise> {
     Ok(Raise {
         cred: c,
         secure,
-        persona: persona.after_exec(raised),
+        persona: persona.after_exec(rights),
         _alone: alone,
     })
 }

@@ -21,6 +21,13 @@ bitflags::bitflags! {
 /// The execution domain of 32-bit programs, which `uname(2)` tells another machine.
 const PER_LINUX32: u32 = 8;
 
+/// Whether a new program has more rights than its caller.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rights {
+    Kept,
+    Raised,
+}
+
 impl Persona {
     /// What a program with more rights than its caller does not get (`PER_CLEAR_ON_SETID`).
     const CLEARED: Persona = Persona::ADDR_NO_RANDOMIZE
@@ -28,13 +35,13 @@ impl Persona {
         .union(Persona::ADDR_COMPAT_LAYOUT)
         .union(Persona::READ_IMPLIES_EXEC);
 
-    /// Of a new program, which has more rights or not.
+    /// Of a new program.
     #[must_use]
-    pub fn after_exec(self, raised: bool) -> Persona {
-        match raised {
-            true => self.difference(Persona::CLEARED),
+    pub fn after_exec(self, rights: Rights) -> Persona {
+        match rights {
+            Rights::Raised => self.difference(Persona::CLEARED),
             // Its own file would say so, which a 64-bit one cannot.
-            false => self.difference(Persona::READ_IMPLIES_EXEC),
+            Rights::Kept => self.difference(Persona::READ_IMPLIES_EXEC),
         }
     }
 }
@@ -68,7 +75,7 @@ mod tests {
     #[test]
     fn rights_clear_what_would_help_an_attacker() {
         let p = Persona::from_bits_retain(0x45e0008);
-        assert_eq!(p.after_exec(false).bits(), 0x41e0008);
-        assert_eq!(p.after_exec(true).bits(), 0x40a0008);
+        assert_eq!(p.after_exec(Rights::Kept).bits(), 0x41e0008);
+        assert_eq!(p.after_exec(Rights::Raised).bits(), 0x40a0008);
     }
 }

@@ -7,6 +7,7 @@ use super::{EnterFlags, ops};
 use crate::task::Context;
 use crate::task::futex::instant_of;
 use crate::task::uring::abi::{Setup, SqeFlags, op};
+use crate::task::uring::links::Order;
 use crate::task::uring::memory::Word;
 use crate::task::uring::{Request, Ring, Sqe, work};
 use abi::errno::*;
@@ -176,7 +177,11 @@ fn begin(cx: &mut Context, ring: &Arc<Ring>, c: Chain) {
         | ring
             .drain_next
             .swap(c.drains && c.len > 1, Ordering::Relaxed);
-    if ring.may_begin(&c.head, c.len, drains) {
+    let order = match drains {
+        true => Order::Drain,
+        false => Order::Any,
+    };
+    if ring.may_begin(&c.head, c.len, order) {
         c.head.run(cx);
     }
 }

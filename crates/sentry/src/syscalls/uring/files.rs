@@ -159,7 +159,10 @@ const SPLICE_NONBLOCK: u32 = 2;
 
 /// Both files of a splice; `EBADF`.
 fn both(r: &Request, e: &Sqe) -> Result<(Arc<File>, Arc<File>)> {
-    let from = r.find_file(e.file_index as i32, e.op_flags & IN_FIXED != 0)?;
+    let from = match e.op_flags & IN_FIXED {
+        0 => r.open_file(e.file_index as i32)?,
+        _ => r.registered_file(e.file_index)?,
+    };
     Ok((from.file().clone(), r.file()?))
 }
 

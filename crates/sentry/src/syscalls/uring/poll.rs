@@ -202,7 +202,11 @@ pub(super) fn cancel(_: &mut Context, _: &Arc<Ring>, e: &Sqe) -> Prepared {
             true => {
                 let registered =
                     flags.contains(CancelFlags::FD_FIXED) || e.has(SqeFlags::FIXED_FILE);
-                match r.find_file(e.fd, registered) {
+                let found = match registered {
+                    true => r.registered_file(e.fd as u32),
+                    false => r.open_file(e.fd),
+                };
+                match found {
                     Ok(f) => Some(f.file().clone()),
                     Err(e) => return e.into(),
                 }

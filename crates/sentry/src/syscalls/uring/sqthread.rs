@@ -58,7 +58,7 @@ fn serve(cx: &mut Context, t: &Arc<Thread>) {
         later::run();
         work::run(cx);
         let rings = t.rings();
-        if rings.is_empty() && t.end(false) {
+        if rings.is_empty() && t.end_if_unused() {
             break;
         }
         if submit_all(cx, &rings) {
@@ -73,7 +73,7 @@ fn serve(cx: &mut Context, t: &Arc<Thread>) {
             }
         }
     }
-    t.end(true);
+    t.end();
 }
 
 /// Takes of each ring what there is. Whether there was something.
@@ -98,12 +98,9 @@ fn has_entries(ring: &Ring) -> bool {
 
 /// Sleeps until it is woken, for new entries or work.
 fn sleep(cx: &Context, t: &Thread, rings: &[Arc<Ring>]) {
-    let flag = |on| {
-        for r in rings {
-            r.shared.flag(SQ_NEED_WAKEUP, on);
-        }
-    };
-    flag(true);
+    for r in rings {
+        r.shared.raise(SQ_NEED_WAKEUP);
+    }
     // The application stores its tail and then looks at the flag.
     fence(Ordering::SeqCst);
     let ready = |r: &Arc<Ring>| !r.is_dead() && !r.is_disabled() && has_entries(r);
@@ -114,7 +111,9 @@ fn sleep(cx: &Context, t: &Thread, rings: &[Arc<Ring>]) {
             false => Err(EAGAIN),
         }
     });
-    flag(false);
+    for r in rings {
+        r.shared.clear(SQ_NEED_WAKEUP);
+    }
 }
 
 /// As long as its process is stopped, or everything is frozen.

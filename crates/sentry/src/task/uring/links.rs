@@ -17,11 +17,19 @@ use std::sync::{Arc, Weak};
 pub(super) struct Drain {
     /// Requests that were submitted and have not ended, but for those here.
     active: u32,
-    /// Heads of chains, with their lengths, and whether they wait for all before them (others wait
-    /// for those).
-    waiting: VecDeque<(Arc<Request>, u32, bool)>,
+    /// Heads of chains, with their lengths.
+    waiting: VecDeque<(Arc<Request>, u32, Order)>,
     /// Somebody looks who may begin.
     releasing: bool,
+}
+
+/// How a chain stands to those before it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// It waits for none of them but those that wait.
+    Any,
+    /// It waits for all of them (`IOSQE_IO_DRAIN`).
+    Drain,
 }
 
 impl Drain {
@@ -37,11 +45,11 @@ impl Drain {
 
 impl Ring {
     /// Whether a chain of so many may begin; else it waits for its turn (`io_drain_req`).
-    pub fn may_begin(&self, head: &Arc<Request>, n: u32, drains: bool) -> bool {
+    pub fn may_begin(&self, head: &Arc<Request>, n: u32, order: Order) -> bool {
         let mut d = self.drain.lock();
-        let waits = !d.waiting.is_empty() || drains && d.active > 0;
+        let waits = !d.waiting.is_empty() || order == Order::Drain && d.active > 0;
         if waits && head.charge().is_ok() {
-            d.waiting.push_back((head.clone(), n, drains));
+            d.waiting.push_back((head.clone(), n, order));
             return false;
         }
         d.active += n;
@@ -61,9 +69,9 @@ impl Ring {
             return;
         }
         d.releasing = true;
-        while let Some((r, n, waits)) = d.waiting.pop_front() {
-            if d.active > 0 && waits {
-                d.waiting.push_front((r, n, waits));
+        while let Some((r, n, order)) = d.waiting.pop_front() {
+            if d.active > 0 && order == Order::Drain {
+                d.waiting.push_front((r, n, order));
                 break;
             }
             d.active += n;

@@ -163,14 +163,17 @@ impl Shared {
             a.fetch_add(1, Ordering::Relaxed);
         }
     }
-    /// Sets or clears a bit of the submission ring's flags, sequentially consistent: the
-    /// application stores its tail and then looks at the flag, the kernel the other way round.
-    pub fn flag(&self, bit: u32, on: bool) {
+    /// Sets a bit of the submission ring's flags, sequentially consistent: the application stores
+    /// its tail and then looks at the flag, the kernel the other way round.
+    pub fn raise(&self, bit: u32) {
         if let Some(a) = self.rings.word(Word::SqFlags as u64) {
-            match on {
-                true => a.fetch_or(bit, Ordering::SeqCst),
-                false => a.fetch_and(!bit, Ordering::SeqCst),
-            };
+            a.fetch_or(bit, Ordering::SeqCst);
+        }
+    }
+    /// Clears such a bit, as [`raise`](Self::raise) sets it.
+    pub fn clear(&self, bit: u32) {
+        if let Some(a) = self.rings.word(Word::SqFlags as u64) {
+            a.fetch_and(!bit, Ordering::SeqCst);
         }
     }
 

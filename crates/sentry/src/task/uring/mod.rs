@@ -368,7 +368,7 @@ impl Ring {
         };
         if cq.overflow.is_empty() {
             self.overflows.store(true, Ordering::SeqCst);
-            self.shared.flag(SQ_CQ_OVERFLOW, true);
+            self.shared.raise(SQ_CQ_OVERFLOW);
         }
         cq.overflow.push_back((c, charge));
         true
@@ -391,7 +391,7 @@ impl Ring {
         self.shared.set(Word::CqTail, cq.tail);
         if cq.overflow.is_empty() {
             self.overflows.store(false, Ordering::SeqCst);
-            self.shared.flag(SQ_CQ_OVERFLOW, false);
+            self.shared.clear(SQ_CQ_OVERFLOW);
         }
         drop(cq);
         if some {

@@ -241,7 +241,10 @@ impl Request {
         if let Some(f) = &self.state.lock().file {
             return Ok(f.file().clone());
         }
-        let found = self.find_file(self.sqe.fd, self.has(SqeFlags::FIXED_FILE))?;
+        let found = match self.has(SqeFlags::FIXED_FILE) {
+            true => self.registered_file(self.sqe.fd as u32)?,
+            false => self.open_file(self.sqe.fd)?,
+        };
         let file = found.file().clone();
         self.state.lock().file = Some(found);
         Ok(file)
@@ -254,12 +257,13 @@ impl Request {
             .as_ref()
             .is_some_and(|own| Arc::ptr_eq(own.file(), f))
     }
-    /// A descriptor's file, or a registered one.
-    pub fn find_file(&self, fd: i32, registered: bool) -> Result<FileRef> {
-        if registered {
-            let node = self.ring.resources.files.get(fd as u32);
-            return node.map(FileRef::Registered).ok_or(EBADF);
-        }
+    /// A file that is registered with the ring; `EBADF`.
+    pub fn registered_file(&self, slot: u32) -> Result<FileRef> {
+        let node = self.ring.resources.files.get(slot);
+        node.map(FileRef::Registered).ok_or(EBADF)
+    }
+    /// A descriptor's file; `EBADF`.
+    pub fn open_file(&self, fd: i32) -> Result<FileRef> {
         let f = self.task.fd(fd)?;
         match f.flags() & O_PATH {
             0 => Ok(FileRef::Open(f)),

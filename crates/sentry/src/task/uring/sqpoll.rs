@@ -75,14 +75,19 @@ impl Thread {
     pub fn is_gone(&self) -> bool {
         self.gone.load(Ordering::SeqCst)
     }
-    /// It ends, if it has no ring; whatever it has where it `must`.
-    pub fn end(&self, must: bool) -> bool {
+    /// It ends if it has no ring; whether it does.
+    pub fn end_if_unused(&self) -> bool {
         let all = self.rings.lock();
-        let ends = must || all.iter().all(|w| w.strong_count() == 0);
+        let ends = all.iter().all(|w| w.strong_count() == 0);
         if ends {
             self.gone.store(true, Ordering::SeqCst);
         }
         ends
+    }
+    /// It ends, whatever rings it has.
+    pub fn end(&self) {
+        let _rings = self.rings.lock();
+        self.gone.store(true, Ordering::SeqCst);
     }
 }
 

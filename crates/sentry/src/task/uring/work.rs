@@ -123,7 +123,7 @@ pub(super) fn push(r: &Arc<Request>) -> bool {
     let task = &r.task;
     let ring = &r.ring;
     if ring.has(Setup::TASKRUN_FLAG) {
-        ring.shared.flag(SQ_TASKRUN, true);
+        ring.shared.raise(SQ_TASKRUN);
     }
     if r.is_deferred() {
         let mut local = ring.local.lock();
@@ -202,7 +202,7 @@ pub fn run_local(cx: &mut Context, ring: &Ring) -> bool {
         return false;
     }
     if ring.has(Setup::TASKRUN_FLAG) {
-        ring.shared.flag(SQ_TASKRUN, false);
+        ring.shared.clear(SQ_TASKRUN);
     }
     let list = std::mem::take(&mut *ring.local.lock());
     let some = !list.is_empty();
@@ -216,7 +216,7 @@ fn run_all(cx: &mut Context, list: impl Iterator<Item = Arc<Request>>) {
     list.sort_by_key(|r| r.number);
     for r in list {
         if r.ring.has(Setup::TASKRUN_FLAG) && !r.is_deferred() {
-            r.ring.shared.flag(SQ_TASKRUN, false);
+            r.ring.shared.clear(SQ_TASKRUN);
         }
         r.queued.store(false, Ordering::SeqCst);
         if cx.is_killed() || !r.is_current() {
