@@ -46,17 +46,13 @@ impl Clas {
         if self.is_confidential(from, pages) {
             self.mark_confidential(to, pages);
         }
-        if self.is_limited() {
-            // What has no page gets none: it could be given back where the limit is reached.
-            let mut done = from;
-            let end = Cla(from.0 + pages * PAGE_SIZE);
-            for (hole, n) in self.holes(from, pages).into_iter().chain([(end, 0)]) {
-                let len = hole.0 - done.0;
-                self.copy(done, Cla(to.0 + (done.0 - from.0)), len as usize, kept);
-                done = hole.add(n * PAGE_SIZE);
-            }
-        } else {
-            self.copy(from, to, (pages * PAGE_SIZE) as usize, kept);
+        // What has no page gets none: it could be given back where the limit is reached.
+        let mut done = from;
+        let end = Cla(from.0 + pages * PAGE_SIZE);
+        for (hole, n) in self.holes(from, pages).into_iter().chain([(end, 0)]) {
+            let len = hole.0 - done.0;
+            self.copy(done, Cla(to.0 + (done.0 - from.0)), len as usize, kept);
+            done = hole.add(n * PAGE_SIZE);
         }
         Ok(to)
     }

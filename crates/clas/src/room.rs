@@ -276,9 +276,6 @@ impl Clas {
     /// bytes (a power of two): little where a limit of the calling thread's is near.
     #[must_use]
     pub fn at_once(&self, most: u64) -> u64 {
-        if !self.is_limited() {
-            return most;
-        }
         let payer = self.payer();
         let inner = self.inner.lock();
         let left = |(_, e): (AccountId, &Entry)| {
@@ -598,12 +595,6 @@ impl Clas {
     #[must_use]
     pub fn is_to_get_more(&self) -> bool {
         self.inner.lock().ending > 0
-    }
-
-    /// Whether there is a limit, the container's or, of some account, another.
-    #[must_use]
-    pub fn is_limited(&self) -> bool {
-        self.room.limit() != u64::MAX || self.room.limits_inside.load(Ordering::Relaxed)
     }
 
     /// An address space ends, and will soon give its frames back: until [`Clas::has_ended`], who

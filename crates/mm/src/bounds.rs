@@ -134,11 +134,6 @@ impl State {
         c.all().saturating_sub(c.swapped())
     }
 
-    /// Whether there is a limit, its own or the container's.
-    pub(crate) fn is_limited(&self) -> bool {
-        self.bounds.get().limit != u64::MAX || self.clas.is_limited()
-    }
-
     /// So many bytes more may be here.
     pub(crate) fn own_room(&self) -> u64 {
         self.bounds.get().limit.saturating_sub(self.here())

@@ -11,8 +11,7 @@ use abi::errno::ENOMEM;
 use clas::{Access, Backing, Beside};
 use std::ops::Range;
 
-/// Mappings up to this size are served by one run of frames at once: frames are sparse, so that
-/// costs nothing, and the host takes the faults.
+/// So much is mapped at once at most, of what is there already: the host takes the faults.
 pub(crate) const EAGER: u64 = 64 << 20;
 
 /// What is done for memory that is to serve an access.
@@ -116,7 +115,7 @@ impl State {
                     tries += 1;
                     continue;
                 }
-                Err(Bad::Memory) if effort == Effort::Needed && self.clas.is_limited() => {}
+                Err(Bad::Memory) if effort == Effort::Needed => {}
                 r => return r,
             }
             // (What nobody touched goes out as well, for nothing.)
@@ -236,19 +235,10 @@ impl State {
         let hole = around.within(vr);
         match &vma.file {
             None => {
-                let eager = !vma.flags.contains(VmaFlags::NORESERVE)
-                    && vr.end - vr.start <= EAGER
-                    && !self.is_limited();
-                let r = if eager {
-                    hole
-                } else if self.is_limited() {
-                    self.fits(PAGE)?;
-                    let own = self.own_at_once(CHUNK);
-                    let most = |n: u64| self.clas.at_once(n.min(own));
-                    self.chunk.next(most, va, &hole)
-                } else {
-                    window(va, CHUNK, &hole)
-                };
+                self.fits(PAGE)?;
+                let own = self.own_at_once(CHUNK);
+                let most = |n: u64| self.clas.at_once(n.min(own));
+                let r = self.chunk.next(most, va, &hole);
                 let near = around.beside(&r);
                 let pages = (r.end - r.start) / PAGE;
                 let (at, r) = match self.clas.allocate_anon(pages, near, Va(r.start)) {

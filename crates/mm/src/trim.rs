@@ -47,7 +47,7 @@ impl Mm {
 impl State {
     /// Gives untouched frames back; how many bytes it has less.
     pub(crate) fn trim(&mut self) -> u64 {
-        if self.host.is_gone() || !self.is_limited() {
+        if self.host.is_gone() {
             return 0;
         }
         let untouched = self.untouched();

@@ -594,7 +594,7 @@ impl Task {
         let mut tries = 0;
         loop {
             match attempt() {
-                Err(ENOMEM) if tries < TRIES && clas.is_limited() => {
+                Err(ENOMEM) if tries < TRIES => {
                     tries += u32::from(clas.has_room(abi::PAGE_SIZE));
                     self.mm().await_room()?;
                 }
