@@ -1,9 +1,10 @@
 //! Reading and writing by descriptor.
 
-use crate::mem::MemSlice;
+use crate::mem::{AFTER_START, MemSlice, unmap_program};
 use crate::{RawFd, sys};
 use abi::Result;
 use abi::errno::EINVAL;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The most pieces that one vectored call takes (`UIO_MAXIOV`).
 pub const IOV_MAX: usize = 1024;
@@ -135,6 +136,31 @@ pub fn poll(fds: &mut [libc::pollfd], timeout: i32) -> Result<usize> {
     // SAFETY: the slice is ours for the call.
     unsafe { sys!(Poll, fds.as_mut_ptr(), fds.len(), timeout) }
 }
+
+/// As [`poll`], in a process that waits while programs run: where that is for more than
+/// [`AFTER_START`], it unmaps its own code, once ([`unmap_program`]).
+pub fn poll_at_length(fds: &mut [PollFd], timeout: i32) -> Result<usize> {
+    static UNMAPPED: AtomicBool = AtomicBool::new(false);
+    let is_short = (0..=AFTER_START).contains(&timeout);
+    if is_short || UNMAPPED.load(Ordering::Relaxed) {
+        return poll(fds, timeout);
+    }
+    match poll(fds, AFTER_START) {
+        Ok(0) => {}
+        told => return told,
+    }
+    UNMAPPED.store(true, Ordering::Relaxed);
+    unmap_program();
+    poll(
+        fds,
+        if timeout < 0 {
+            -1
+        } else {
+            timeout - AFTER_START
+        },
+    )
+}
+
 /// The position of a seekable descriptor.
 pub fn position(fd: RawFd) -> Result<u64> {
     // SAFETY: no pointers.

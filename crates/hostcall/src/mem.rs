@@ -236,9 +236,9 @@ pub fn unmap_pages(mem: MemSlice<'_>) -> Result<()> {
     Ok(())
 }
 
-/// So long after a start, in milliseconds, a process that waits calls [`unmap_program`]: later than
-/// a short program takes.
-pub const AFTER_START: i32 = 1000;
+/// So long a process waits, in milliseconds, before it calls [`unmap_program`]: longer than a short
+/// program takes.
+pub(crate) const AFTER_START: i32 = 1000;
 
 /// Unmaps the pages of our own program and its constants that came by the start: the next access
 /// maps its pages again, by the host's fault-around 16 at once. As a kernel lets go of its `__init`

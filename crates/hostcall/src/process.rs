@@ -211,14 +211,7 @@ pub fn membarrier_global() -> Result<()> {
 /// The host's memory, bytes.
 #[must_use]
 pub fn total_memory() -> u64 {
-    // SAFETY: sysconf reads no memory of ours.
-    let (pages, size) = unsafe {
-        (
-            libc::sysconf(libc::_SC_PHYS_PAGES),
-            libc::sysconf(libc::_SC_PAGESIZE),
-        )
-    };
-    (pages.max(1) as u64).saturating_mul(size.max(4096) as u64)
+    memory_and_swap().0
 }
 
 /// The host's memory and its swap, bytes (sysinfo(2)).
@@ -226,13 +219,10 @@ pub fn total_memory() -> u64 {
 pub fn memory_and_swap() -> (u64, u64) {
     // SAFETY: plain numbers.
     let mut s: libc::sysinfo = unsafe { core::mem::zeroed() };
-    // SAFETY: `s` is what is asked for.
-    let told = unsafe { libc::sysinfo(&mut s) };
-    let unit = u64::from(s.mem_unit.max(1));
-    match told {
-        0 => (s.totalram * unit, s.totalswap * unit),
-        _ => (total_memory(), 0),
-    }
+    // SAFETY: `s` is what is asked for. (It fails for bad addresses alone.)
+    unsafe { libc::sysinfo(&mut s) };
+    let bytes = |n: u64| n.saturating_mul(s.mem_unit.max(1).into());
+    (bytes(s.totalram).max(abi::PAGE_SIZE), bytes(s.totalswap))
 }
 
 /// CPUs, as many as the kernel has at most (`CONFIG_NR_CPUS`).

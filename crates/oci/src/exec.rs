@@ -232,21 +232,14 @@ pub fn attend(
     size: &dyn Fn() -> Option<(u16, u16)>,
     ready: &mut dyn FnMut(&Connection) -> Result<Option<i32>>,
 ) -> Result<i32> {
-    let mut patience = hostcall::mem::AFTER_START;
     loop {
         let mut fds = [c.as_raw_fd(), signals.raw()].map(|fd| libc::pollfd {
             fd,
             events: libc::POLLIN,
             revents: 0,
         });
-        match hostcall::file::poll(&mut fds, patience) {
-            Ok(1..) => {}
-            Ok(_) => {
-                hostcall::mem::unmap_program();
-                patience = -1;
-                continue;
-            }
-            Err(_) => continue,
+        if hostcall::file::poll_at_length(&mut fds, -1).is_err() {
+            continue;
         }
         if fds[1].revents != 0 {
             while let Ok(s) = host::next_signal(signals) {

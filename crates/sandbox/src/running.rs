@@ -173,29 +173,23 @@ impl Running {
     /// Waits for the end, and cleans up.
     pub fn wait(mut self, attendant: &mut dyn Attendant) -> Ending {
         let mut w = Watch::over(&self);
-        let mut start_is_over = Some(now() + i64::from(hostcall::mem::AFTER_START));
         while self.sentry.is_some() || self.joined {
             let late_in = attendant.deadline().map(|d| {
                 let left = d.saturating_duration_since(Instant::now());
                 // Not a moment too early: that would be a turn for nothing.
                 i64::try_from(left.as_millis()).map_or(i64::MAX, |ms| ms.saturating_add(1))
             });
-            let ours = [w.until, start_is_over].into_iter().flatten();
-            let left = ours.map(|d| d - now()).chain(late_in).min();
+            let left = w.until.map(|d| d - now()).into_iter().chain(late_in).min();
             let wait = left.map_or(-1, |ms| ms.clamp(0, 60_000) as i32);
             w.fds.truncate(OWN);
             attendant.poll(&mut w.fds);
             if attendant.wants_room() {
                 w.fds[CONTROL].events |= libc::POLLOUT;
             }
-            match file::poll(&mut w.fds, wait) {
+            match file::poll_at_length(&mut w.fds, wait) {
                 Ok(_) if !w.is_over() => {}
                 Err(abi::errno::EINTR) if !w.is_over() => continue,
                 _ => break,
-            }
-            if start_is_over.is_some_and(|d| d <= now()) {
-                start_is_over = None;
-                hostcall::mem::unmap_program();
             }
             if w.fds[CONTROL].revents & libc::POLLOUT != 0 {
                 attendant.room(&self);

@@ -37,16 +37,9 @@ pub fn serve(kernel: &Arc<Kernel>, held: Option<Launch>) -> String {
         events: libc::POLLIN,
         revents: 0,
     });
-    let mut patience = hostcall::mem::AFTER_START;
     loop {
-        match hostcall::file::poll(&mut fds, patience) {
-            Err(EINTR) => continue,
-            Ok(0) => {
-                hostcall::mem::unmap_program();
-                patience = -1;
-                continue;
-            }
-            _ => {}
+        if hostcall::file::poll_at_length(&mut fds, -1) == Err(EINTR) {
+            continue;
         }
         if fds[1].revents != 0 {
             return "a process that the sandbox needs was killed: the sandbox has ended".into();
