@@ -121,6 +121,20 @@ impl State {
         }
     }
 
+    /// Takes `n` bytes of the first segment, which has so many; gives files that came with them.
+    fn take_of_first(&mut self, n: usize, whole: usize) -> Option<InFlight> {
+        let seg = self.segs.front_mut()?;
+        let files = seg.files.take_if(|_| n > 0);
+        if seg.aside.is_none() {
+            self.ring.consume(n);
+            seg.len -= n;
+        }
+        if n == whole {
+            self.segs.pop_front();
+        }
+        files
+    }
+
     /// A read took `n` bytes.
     fn was_read(&mut self, n: usize) {
         self.last = n;
@@ -601,17 +615,8 @@ impl Half {
                 }
                 i += 1;
             } else {
-                if n > 0 {
-                    left.arrived = seg.files.take();
-                    stop |= left.arrived.is_some();
-                }
-                if meets.is_none() {
-                    s.ring.consume(n);
-                    seg.len -= n;
-                }
-                if n == whole {
-                    s.segs.pop_front();
-                }
+                left.arrived = s.take_of_first(n, whole);
+                stop |= left.arrived.is_some();
             }
             if stop || n == 0 {
                 break;
