@@ -1,4 +1,4 @@
-//! What targets share: a thread's area as its application may have left it.
+//! What targets share: a thread's area as its application may have left it; a host of packets.
 #![forbid(unsafe_code)]
 
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
@@ -17,5 +17,17 @@ impl Forged {
             area[at..at + n].copy_from_slice(&bytes[..n]);
         }
         area
+    }
+}
+
+/// A host of packets: what is no loopback address is another's, and each device has any address.
+pub struct Here;
+
+impl netfilter::packet::Host for Here {
+    fn kind_of(&self, ip: std::net::IpAddr) -> u8 {
+        if ip.is_loopback() { 2 } else { 1 }
+    }
+    fn address_on(&self, _: u32, to: std::net::IpAddr) -> Option<std::net::IpAddr> {
+        Some(to)
     }
 }

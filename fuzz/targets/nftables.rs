@@ -1,24 +1,13 @@
 //! A batch of nf_tables' messages, and a packet by the rules that come of it.
 #![no_main]
 
+use cloister_fuzz::Here;
 use libfuzzer_sys::{arbitrary, fuzz_target};
 use netfilter::attr::Asked;
 use netfilter::nft::{self, Message, Transaction};
-use netfilter::packet::{Hook, Host, Meta, Packet};
+use netfilter::packet::{Hook, Meta, Packet};
 use netfilter::rewrite::{Checksum, apply};
 use netfilter::{Engine, Outcome};
-use std::net::IpAddr;
-
-struct Here;
-
-impl Host for Here {
-    fn kind_of(&self, ip: IpAddr) -> u8 {
-        if ip.is_loopback() { 2 } else { 1 }
-    }
-    fn address_on(&self, _: u32, to: IpAddr) -> Option<IpAddr> {
-        Some(to)
-    }
-}
 
 #[derive(arbitrary::Arbitrary, Debug)]
 struct Input {

@@ -2,24 +2,13 @@
 //! it.
 #![no_main]
 
+use cloister_fuzz::Here;
 use libfuzzer_sys::{arbitrary, fuzz_target};
 use netfilter::Engine;
 use netfilter::legacy::{self, Get, Legacy, Replacement};
-use netfilter::packet::{Hook, Host, Meta, Packet};
+use netfilter::packet::{Hook, Meta, Packet};
 use netfilter::table::Family;
-use std::net::IpAddr;
 use std::sync::Arc;
-
-struct Here;
-
-impl Host for Here {
-    fn kind_of(&self, ip: IpAddr) -> u8 {
-        if ip.is_loopback() { 2 } else { 1 }
-    }
-    fn address_on(&self, _: u32, to: IpAddr) -> Option<IpAddr> {
-        Some(to)
-    }
-}
 
 #[derive(arbitrary::Arbitrary, Debug)]
 struct Input {

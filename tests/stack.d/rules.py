@@ -83,6 +83,16 @@ def ask(address, port, seconds=5):
     say(f"asked {address} {port}", v)
 
 
+def asks_a_name():
+    """A name server behind another port: its answers come from where was asked."""
+    server = name_server(5353)
+    c = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    c.settimeout(5)
+    c.sendto(b"name", ("127.0.0.1", 53))
+    T("answer", c.recvfrom, 100)
+    say("question", server())
+
+
 def name_server(port):
     """One that answers a question at a port of the loopback; what is given back waits until it has, and says what it
     was asked, and from where."""
@@ -239,13 +249,7 @@ table inet t {
     t = answering("127.0.0.9", 9001)
     ask("127.0.0.1", 8001)
     t.join()
-    # A name server behind another port: its answers come from where was asked.
-    server = name_server(5353)
-    c = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    c.settimeout(5)
-    c.sendto(b"name", ("127.0.0.1", 53))
-    T("answer", c.recvfrom, 100)
-    say("question", server())
+    asks_a_name()
     subprocess.run(["ping", "-c", "1", "-W", "2", "127.0.0.1"], stdout=subprocess.DEVNULL)
     tool("nft", "list", "chain", "inet", "t", "lead")
     # A connection goes on while rules change.
