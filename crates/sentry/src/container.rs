@@ -87,6 +87,8 @@ pub struct Container {
     told_of_loss: AtomicBool,
     /// Requests that its contexts of asynchronous I/O are made for. Atomic.
     pub aio_requests: Arc<AtomicU64>,
+    /// What is missing in `kernel.seccomp.actions_logged`, a bit for each of the actions. Atomic.
+    pub seccomp_not_logged: Arc<AtomicI64>,
     /// `kernel.io_uring_disabled` and `kernel.io_uring_group`. Atomic.
     pub uring_disabled: Arc<AtomicI64>,
     pub uring_group: Arc<AtomicI64>,
@@ -140,6 +142,7 @@ impl Container {
             shares: AtomicBool::new(false),
             told_of_loss: AtomicBool::new(false),
             aio_requests: Arc::default(),
+            seccomp_not_logged: Arc::default(),
             uring_disabled: Arc::default(),
             uring_group: Arc::new(AtomicI64::new(-1)),
             shortage: Arc::default(),

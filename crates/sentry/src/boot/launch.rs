@@ -114,7 +114,7 @@ pub fn prepare(
     };
     let thread = exec::prepare(&task, &req).map_err(cannot_run)?;
     let filter = &container.seccomp;
-    if !filter.is_empty() && seccomp::install(&task, filter, 0).is_err() {
+    if !filter.is_empty() && seccomp::install(&task, filter, 0, None).is_err() {
         return Err("the seccomp filter cannot be installed".into());
     }
     Ok(unready.ready(thread))

@@ -229,7 +229,9 @@ impl Task {
         if let Some(p) = l.process_mut(old.group.tgid) {
             p.counted = None;
         }
+        let filter = old.seccomp.release();
         drop(l);
+        drop(filter);
         *new.interrupter.lock() = old.interrupter.lock().take();
         new.cpu.take_from(&old.cpu);
         cx.task = new;

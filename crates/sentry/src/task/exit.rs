@@ -46,6 +46,11 @@ pub fn finish(mut cx: Context) {
     // From now on it is nobody's choice for a signal to the process.
     task.kill();
     task.leave_signals(SigSet::ALL);
+    let filter = {
+        let _list = kernel.tasks.lock();
+        task.seccomp.release()
+    };
+    drop(filter);
     super::futex::exit_robust_list(&task);
     clear_child_tid(&task);
     kernel.account(&task);

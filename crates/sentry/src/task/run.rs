@@ -329,6 +329,7 @@ fn make_call(cx: &mut Context, call: &mut Call) -> Done {
                 cx.thread.set_return(v);
                 return Done::AsIs;
             }
+            seccomp::Verdict::Interrupted(e) => return Done::Result(Err(e)),
             _ => return Done::AsIs,
         }
     }

@@ -8,7 +8,7 @@ use crate::Kernel;
 use crate::container::Container;
 use crate::ns::uts::{RELEASE, VERSION};
 use crate::ns::{IpcNs, NsProxy, UtsNs};
-use crate::task::task_of;
+use crate::task::{seccomp, task_of};
 use ipc::mqueue::Setting;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
@@ -216,6 +216,44 @@ fn uuid(b: &[u8; 16]) -> String {
     )
 }
 
+/// `kernel.seccomp.actions_logged`, as what it is not. (There is no log: as a kernel without
+/// audit.)
+struct LoggedActions(Arc<AtomicI64>);
+
+/// Names of seccomp's actions, of which those with a bit in `set` are told.
+fn action_names(set: i64) -> String {
+    let named = seccomp::ACTIONS.iter().enumerate();
+    let told = named.filter(|(bit, _)| set >> bit & 1 != 0);
+    let names: Vec<&str> = told.map(|(_, (_, name))| *name).collect();
+    names.join(" ") + "\n"
+}
+
+impl DynFile for LoggedActions {
+    fn perm(&self) -> Perm {
+        SETTING
+    }
+    fn generate(&self, _: &File) -> abi::Result<Vec<u8>> {
+        let not = self.0.load(Ordering::Relaxed);
+        Ok(action_names(seccomp::LOGGED & !not).into_bytes())
+    }
+    fn write(&self, file: &File, data: &[u8], _: u64) -> abi::Result<usize> {
+        if !file.cred.has_in(&UserNs::default(), vfs::Caps::SYS_ADMIN) {
+            return Err(abi::errno::EPERM);
+        }
+        let text = std::str::from_utf8(data).map_err(|_| abi::errno::EINVAL)?;
+        let mut set = 0;
+        for word in text.split_ascii_whitespace() {
+            let bit = seccomp::ACTIONS.iter().position(|(_, name)| *name == word);
+            set |= 1 << bit.ok_or(abi::errno::EINVAL)?;
+        }
+        if set & !seccomp::LOGGED != 0 {
+            return Err(abi::errno::EINVAL);
+        }
+        self.0.store(seccomp::LOGGED & !set, Ordering::Relaxed);
+        Ok(data.len())
+    }
+}
+
 /// `vm.drop_caches`: names that nobody uses are forgotten (2, 3). Pages are the host's.
 struct DropCaches;
 
@@ -301,6 +339,15 @@ fn kernel(k: &Arc<Kernel>, ns: &NsProxy, c: &Container) -> StaticDir {
         )
         .dir("random", random)
         .text("randomize_va_space", "2\n")
+        .dir(
+            "seccomp",
+            StaticDir::new()
+                .text("actions_avail", action_names(-1))
+                .file(
+                    "actions_logged",
+                    LoggedActions(c.seccomp_not_logged.clone()),
+                ),
+        )
         .text("sem", "32000\t1024000000\t500\t32000\n")
         .text("shmall", "18446744073692774399\n")
         .text("shmmax", "18446744073692774399\n")

@@ -7,17 +7,25 @@
 //! number alone, a bitmap answers.
 //!
 //! Filters change under the task list's lock, so that `SECCOMP_FILTER_FLAG_TSYNC` sees all threads
-//! as they are. A task without filters pays one load for each call.
+//! as they are. A task without filters pays one load for each call. A task that ends lets go of its
+//! filters ([`Seccomp::release`]), so that whoever listens learns that nobody has them any more.
+//!
+//! A filter may have a listener, which is asked about calls (`SECCOMP_RET_USER_NOTIF`): [`notify`].
+
+mod listener;
+pub mod notify;
 
 use super::{Context, Task};
-use abi::errno::{EACCES, EINVAL, ENOENT, ENOMEM, ENOSYS, ESRCH};
+use abi::errno::{EACCES, EBUSY, EINVAL, ENOENT, ENOMEM, ENOSYS, ESRCH};
 use abi::signal::{SIGKILL, SIGSYS};
 use abi::{Errno, Result, SigInfo, nr};
+pub use listener::{Listener, SIZES as NOTIF_SIZES};
+use notify::{Notifications, Reply, Source};
 use parking_lot::RwLock;
 use seccomp::bpf::{ARCH, Data, Insn, Program};
 use seccomp::{ALLOW, ERRNO, KILL_PROCESS, KILL_THREAD, LOG, TRACE, TRAP, USER_NOTIF};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use vfs::Credentials;
 use vfs::ucounts::Charge;
 
@@ -26,13 +34,25 @@ pub const FLAG_LOG: u64 = 2;
 pub const FLAG_SPEC_ALLOW: u64 = 4;
 pub const FLAG_TSYNC_ESRCH: u64 = 16;
 
-/// What `SECCOMP_GET_ACTION_AVAIL` says. There are no listeners, so nobody could be notified.
+/// The actions, the sternest first, as `kernel.seccomp.actions_avail` names them.
+pub const ACTIONS: [(u32, &str); 8] = [
+    (KILL_PROCESS, "kill_process"),
+    (KILL_THREAD, "kill_thread"),
+    (TRAP, "trap"),
+    (ERRNO, "errno"),
+    (USER_NOTIF, "user_notif"),
+    (TRACE, "trace"),
+    (LOG, "log"),
+    (ALLOW, "allow"),
+];
+
+/// A bit for each of them but the last, which cannot be logged.
+pub const LOGGED: i64 = (1 << (ACTIONS.len() - 1)) - 1;
+
+/// What `SECCOMP_GET_ACTION_AVAIL` says.
 #[must_use]
 pub fn action_available(action: u32) -> bool {
-    matches!(
-        action,
-        KILL_PROCESS | KILL_THREAD | TRAP | ERRNO | TRACE | LOG | ALLOW
-    )
+    ACTIONS.iter().any(|(a, _)| *a == action)
 }
 
 /// How many system-call numbers the bitmap has room for.
@@ -64,6 +84,8 @@ pub struct Filter {
     /// Of the chain.
     count: usize,
     size: usize,
+    /// Where it has a listener, or had one.
+    source: Option<Source>,
     /// What it takes, as its maker's.
     _memory: Charge,
 }
@@ -77,6 +99,7 @@ impl Filter {
         program: Program,
         own: &Bitmap,
         prev: Option<Arc<Filter>>,
+        listener: Option<Arc<Notifications>>,
         cred: &Credentials,
     ) -> Result<Arc<Filter>> {
         let (size, count) = prev.as_ref().map_or((0, 0), |p| (p.size, p.count));
@@ -100,35 +123,41 @@ impl Filter {
             program,
             prev,
             allowed,
+            source: listener.map(Source),
             _memory: memory,
         }))
     }
 
-    /// The sternest answer of the chain.
-    fn run(&self, nr: u32, args: &[u64; 6], ip: u64) -> u32 {
+    /// The sternest answer of the chain, and the filter that gave it.
+    fn run(&self, data: &Data) -> (u32, Option<&Filter>) {
+        let nr = data[0];
         if let Some(word) = self.allowed.get(nr as usize / 64)
             && word >> (nr % 64) & 1 != 0
         {
-            return ALLOW;
-        }
-        let mut data: Data = [0; 16];
-        data[0] = nr;
-        data[1] = ARCH;
-        let words = [ip].into_iter().chain(*args);
-        for (at, w) in words.enumerate() {
-            data[2 + 2 * at] = w as u32;
-            data[3 + 2 * at] = (w >> 32) as u32;
+            return (ALLOW, None);
         }
         let stern = |r: u32| (r & 0xffff_0000) as i32;
-        let (mut answer, mut f) = (ALLOW, Some(self));
+        let (mut answer, mut f) = ((ALLOW, None), Some(self));
         while let Some(x) = f {
-            let r = x.program.run(&data);
-            if stern(r) < stern(answer) {
-                answer = r;
+            let r = x.program.run(data);
+            if stern(r) < stern(answer.0) {
+                answer = (r, Some(x));
             }
             f = x.prev.as_deref();
         }
         answer
+    }
+
+    /// Whether a filter of the chain has its listener.
+    fn has_listener(&self) -> bool {
+        let mut f = Some(self);
+        while let Some(x) = f {
+            if x.source.as_ref().is_some_and(|s| s.0.is_open()) {
+                return true;
+            }
+            f = x.prev.as_deref();
+        }
+        false
     }
 
     /// Whether `other` is this filter or stands before it in the chain.
@@ -142,6 +171,19 @@ impl Filter {
         }
         false
     }
+}
+
+/// A call as filters see it (`struct seccomp_data`).
+fn data_of(nr: u32, args: &[u64; 6], ip: u64) -> Data {
+    let mut data: Data = [0; 16];
+    data[0] = nr;
+    data[1] = ARCH;
+    let words = [ip].into_iter().chain(*args);
+    for (at, w) in words.enumerate() {
+        data[2 + 2 * at] = w as u32;
+        data[3 + 2 * at] = (w >> 32) as u32;
+    }
+    data
 }
 
 /// A chain may be thousands of filters long: dropped one by one, not one within the other.
@@ -170,6 +212,8 @@ pub struct Seccomp {
     /// A [`Mode`]. Written under the task list's lock.
     mode: AtomicU8,
     filter: RwLock<Option<Arc<Filter>>>,
+    /// How many filters there are, or were when it let go of them.
+    count: AtomicUsize,
 }
 
 impl Seccomp {
@@ -179,7 +223,18 @@ impl Seccomp {
         Seccomp {
             filter: RwLock::new(self.filter.read().clone()),
             mode: AtomicU8::new(self.mode.load(Ordering::Acquire)),
+            count: AtomicUsize::new(self.count.load(Ordering::Relaxed)),
         }
+    }
+    /// The task ends: no call of its is to come (`seccomp_filter_release`). Under the task list's
+    /// lock, after which what it had is dropped.
+    #[must_use]
+    pub fn release(&self) -> Option<Arc<Filter>> {
+        self.filter.write().take()
+    }
+    /// Whether it has let go of its filters.
+    fn is_released(&self) -> bool {
+        self.mode() == Mode::Filter && self.filter.read().is_none()
     }
     #[must_use]
     pub fn mode(&self) -> Mode {
@@ -221,9 +276,10 @@ impl Seccomp {
     /// How many filters there are, for `/proc/PID/status`.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.filter.read().as_ref().map_or(0, |f| f.count)
+        self.count.load(Ordering::Relaxed)
     }
     fn set(&self, f: Arc<Filter>) {
+        self.count.store(f.count, Ordering::Relaxed);
         let old = self.filter.write().replace(f);
         self.mode.store(Mode::Filter as u8, Ordering::SeqCst);
         drop(old);
@@ -295,43 +351,40 @@ pub fn may_install(task: &Task) -> Result<()> {
 }
 
 /// Adds a filter to the task's, with [`FLAG_TSYNC`] to all threads of its process. Permission is
-/// the caller's matter ([`may_install`]).
+/// the caller's matter ([`may_install`]). `EBUSY` where it would be the second with a listener.
 ///
 /// This is also how a container's own profile is applied: after [`super::exec::prepare`], before
 /// the first task's thread is started, with the compiled program and no flags. It holds for every
 /// process to come.
-pub fn install(task: &Task, code: &[Insn], flags: u64) -> core::result::Result<(), Refused> {
+pub fn install(
+    task: &Task,
+    code: &[Insn],
+    flags: u64,
+    listener: Option<&Arc<Notifications>>,
+) -> core::result::Result<(), Refused> {
     let program = Program::new(code)?;
     let own = allowed(&program);
     let list = task.kernel.tasks.lock();
     task.seccomp.may(Mode::Filter)?;
     let mine = task.seccomp.filter.read().clone();
+    if listener.is_some() && mine.as_ref().is_some_and(|m| m.has_listener()) {
+        return Err(EBUSY.into());
+    }
     let others = if flags & FLAG_TSYNC == 0 {
         Vec::new()
     } else {
         let mut all = list.threads(task.group.tgid);
-        all.retain(|t| t.tid != task.tid);
+        all.retain(|t| t.tid != task.tid && !t.seccomp.is_released());
         all
     };
-    for t in &others {
-        let theirs = t.seccomp.filter.read().clone();
-        let fine = match t.seccomp.mode() {
-            Mode::Disabled => true,
-            Mode::Strict => false,
-            Mode::Filter => match (&mine, &theirs) {
-                (Some(m), Some(t)) => m.has(t),
-                _ => false,
-            },
-        };
-        if !fine {
-            return Err(if flags & FLAG_TSYNC_ESRCH != 0 {
-                Refused::Errno(ESRCH)
-            } else {
-                Refused::Thread(t.tid)
-            });
-        }
+    if let Some(t) = others.iter().find(|t| !may_follow(t, mine.as_ref())) {
+        return Err(if flags & FLAG_TSYNC_ESRCH != 0 {
+            Refused::Errno(ESRCH)
+        } else {
+            Refused::Thread(t.tid)
+        });
     }
-    let f = Filter::new(program, &own, mine, &task.cred())?;
+    let f = Filter::new(program, &own, mine, listener.cloned(), &task.cred())?;
     for t in &others {
         t.seccomp.set(f.clone());
         t.withdraw_local();
@@ -345,12 +398,26 @@ pub fn install(task: &Task, code: &[Insn], flags: u64) -> core::result::Result<(
     Ok(())
 }
 
+/// Whether a thread can have the filters of another, as it has none that that one does not have.
+fn may_follow(t: &Task, theirs: Option<&Arc<Filter>>) -> bool {
+    match t.seccomp.mode() {
+        Mode::Disabled => true,
+        Mode::Strict => false,
+        Mode::Filter => match (theirs, &*t.seccomp.filter.read()) {
+            (Some(m), Some(t)) => m.has(t),
+            _ => false,
+        },
+    }
+}
+
 /// What becomes of a system call.
 #[derive(PartialEq, Eq, Debug)]
 pub enum Verdict {
     Go,
     /// It is not done; it gives this.
     Return(u64),
+    /// It is not done yet: a signal comes first.
+    Interrupted(Errno),
     /// The tracer decides, which is told this.
     Trace(u16),
     /// The thread or its process ends.
@@ -375,14 +442,21 @@ pub fn check(cx: &mut Context, nr: u64, args: &[u64; 6], ip: u64) -> Verdict {
     let Some(filter) = filter else {
         return Verdict::Go;
     };
-    let answer = filter.run(nr, args, ip);
+    let call = data_of(nr, args, ip);
+    let (answer, by) = filter.run(&call);
     let data = answer & 0xffff;
     match answer & 0xffff_0000 {
         ALLOW | LOG => Verdict::Go,
         ERRNO => error(i64::from(data.min(4095))),
-        // Nobody listens.
         TRACE => Verdict::Trace(data as u16),
-        USER_NOTIF => error(i64::from(ENOSYS.raw())),
+        USER_NOTIF => match by.and_then(|f| f.source.as_ref()) {
+            None => error(i64::from(ENOSYS.raw())),
+            Some(s) => match s.0.ask(cx, call) {
+                Ok(Reply::Continue) => Verdict::Go,
+                Ok(Reply::Result(v)) => Verdict::Return(v),
+                Err(e) => Verdict::Interrupted(e),
+            },
+        },
         TRAP => {
             let mut info = SigInfo::fault(SIGSYS, 1, ip);
             info.errno = data as i32;
@@ -414,30 +488,28 @@ mod tests {
         }];
         let program = Program::new(&code).unwrap();
         let own = allowed(&program);
-        Filter::new(program, &own, prev, &Credentials::root()).unwrap()
+        Filter::new(program, &own, prev, None, &Credentials::root()).unwrap()
+    }
+
+    fn answer(f: &Filter, nr: u32) -> u32 {
+        f.run(&data_of(nr, &[0; 6], 0)).0
     }
 
     #[test]
     fn the_sternest_answer_counts() {
         let a = filter(ALLOW, None);
-        assert_eq!(a.run(1, &[0; 6], 0), ALLOW);
+        assert_eq!(answer(&a, 1), ALLOW);
         assert!(a.allowed.iter().all(|w| *w == u64::MAX));
         let e = filter(ERRNO | 7, Some(a.clone()));
-        assert_eq!(e.run(1, &[0; 6], 0), ERRNO | 7);
+        assert_eq!(answer(&e, 1), ERRNO | 7);
         assert!(e.allowed.iter().all(|w| *w == 0));
         let t = filter(TRAP, Some(e.clone()));
         let l = filter(LOG, Some(t.clone()));
-        assert_eq!(l.run(1, &[0; 6], 0), TRAP);
+        assert_eq!(answer(&l, 1), TRAP);
         let k = filter(KILL_PROCESS, Some(l.clone()));
-        assert_eq!(
-            filter(KILL_THREAD, Some(k)).run(1000, &[0; 6], 0),
-            KILL_PROCESS
-        );
+        assert_eq!(answer(&filter(KILL_THREAD, Some(k)), 1000), KILL_PROCESS);
         // Of equal answers, the newest's data.
-        assert_eq!(
-            filter(ERRNO | 9, Some(e.clone())).run(1, &[0; 6], 0),
-            ERRNO | 9
-        );
+        assert_eq!(answer(&filter(ERRNO | 9, Some(e.clone())), 1), ERRNO | 9);
         assert!(l.has(&a) && !a.has(&l));
     }
 
@@ -455,7 +527,9 @@ mod tests {
         };
         let own = allowed(&program());
         let mut n = 1;
-        while let Ok(next) = Filter::new(program(), &own, Some(f.clone()), &Credentials::root()) {
+        while let Ok(next) =
+            Filter::new(program(), &own, Some(f.clone()), None, &Credentials::root())
+        {
             f = next;
             n += 1;
         }
