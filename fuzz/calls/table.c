@@ -162,6 +162,8 @@ const struct call calls[] = {
     C(nanosleep, 3, OUT, TS, B), C(clock_nanosleep, 3, OUT, CLOCK, BITS(0, 0, 1), TS, B), C(clock_gettime, 4, OUT, CLOCK, B), C(clock_getres, 3, OUT, CLOCK, B), C(clock_settime, 2, OUT, CLOCK, TS), C(adjtimex, 2, OUT, B), C(clock_adjtime, 2, OUT, CLOCK, B),
     C(settimeofday, 2, OUT, S(S_TIMEVAL), B), C(vhangup, 1, OUT),
     C(reboot, 1, OUT, ONE(0xfee1dead, 0xfee1dead, 1), ONE(672274793, 0), ONE(0, 0x89abcdef, 12345), B),
+    X(444, landlock_create_ruleset, 2, RULESET, S(S_RULESET), ONE(24, 24, 16, 8, 32, 0), ONE(0, 0, 0, 0, 1, 2, 4)), X(445, landlock_add_rule, 3, OUT, F(RULESET), ONE(1, 1, 2, 3), S(S_RULE), ONE(0, 0, 0, 1)),
+    X(446, landlock_restrict_self, 1, OUT, F(RULESET), ONE(0, 0, 0, 1)),
     X(459, lsm_get_self_attr, 2, OUT, ONE(0, 100, 105), B, W, ONE(0, 0, 1, 2)), X(460, lsm_set_self_attr, 2, OUT, ONE(0, 100), B, L, ONE(0, 0, 1)),
     X(461, lsm_list_modules, 2, OUT, B, W, ONE(0, 0, 1)),
     C(getitimer, 2, OUT, ONE(0, 1, 2, 3), B), C(setitimer, 3, OUT, ONE(0, 1, 2, 3), S(S_ITIMERVAL), B), C(alarm, 2, OUT, ONE(0, 1)), C(timer_create, 5, OUT, CLOCK, S(S_SIGEVENT), S(S_LEN)), C(timer_settime, 6, OUT, INT_, BITS(0, 1), S(S_ITIMERSPEC), B),

@@ -200,6 +200,9 @@ static void *small_struct(struct thread *t, enum what w) {
     case S_LEN: { int n = one_in(t, 6) ? (int)number(t) : 128; return put(t, &n, 4); }
     case S_SHMID: return one_in(t, 3) ? (void *)below(t, 64) : put(t, v, sizeof v);
     case S_MQATTR: { u64 a[8] = {one_in(t, 2) ? 0 : 04000, one_in(t, 8) ? number(t) : 1 + below(t, 10), one_in(t, 8) ? number(t) : 1 + below(t, 128)}; return put(t, a, sizeof a); }
+    case S_RULESET: { u64 a[3] = {one_in(t, 6) ? number(t) : rnd(t) & 0xffff, below(t, 4), one_in(t, 2) ? 0 : below(t, 4)}; return put(t, a, sizeof a); }
+    // A directory's, packed; or a port's.
+    case S_RULE: { u64 a[2] = {one_in(t, 6) ? number(t) : rnd(t) & 0xffff, one_in(t, 2) ? descriptor(t, one_in(t, 2) ? PATH_ : DIR_) : below(t, 65536)}; if (one_in(t, 3)) a[0] &= 3; return put(t, a, sizeof a); }
     case S_SCHED: { int p = one_in(t, 2) ? 0 : (int)number(t); return put(t, &p, 4); }
     case S_OPTION: { int o[32] = {one_in(t, 2) ? (int)number(t) : (int)below(t, 2), below(t, 3)}; return put(t, o, sizeof o); }
     default: return put(t, v, sizeof v);

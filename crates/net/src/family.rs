@@ -69,6 +69,9 @@ pub fn socket(
         _ => return Err(EAFNOSUPPORT),
     };
     let _ = parts.common.creator.set(who.ucred());
+    if let Some(d) = &who.cred.landlock {
+        let _ = parts.common.landlock.set(d.clone());
+    }
     let _ = parts.common.user.set(who.cred.ucounts().clone());
     Ok(Arc::new(Socket::new(parts)))
 }

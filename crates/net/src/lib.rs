@@ -83,6 +83,7 @@ mod inflight;
 pub mod interface;
 mod ioctl;
 mod ip_packet;
+mod landlock;
 mod lingering;
 mod loopback;
 mod msgqueue;

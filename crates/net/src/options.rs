@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use vfs::landlock::Domain;
 use vfs::ucounts::{Charge, Kind, Ucounts};
 use vfs::{Caps, Credentials};
 use wait::{Events, WaitQueue};
@@ -109,6 +110,8 @@ pub struct Common {
     pub ino: u64,
     /// Who called `socket(2)`.
     pub creator: OnceLock<Ucred>,
+    /// What whoever that was is confined to.
+    pub landlock: OnceLock<Domain>,
     /// UNIX: whose groups SO_PEERGROUPS tells.
     peer: OnceLock<Arc<Credentials>>,
     /// Whose memory its buffers are: the creator's, the listener's. None in tests, and for the
@@ -154,6 +157,7 @@ impl Common {
             protocol,
             ino: ns.next_ino(),
             creator: OnceLock::new(),
+            landlock: OnceLock::new(),
             peer: OnceLock::new(),
             user: OnceLock::new(),
             memory: OnceLock::new(),

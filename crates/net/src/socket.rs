@@ -2,6 +2,7 @@
 
 use crate::control::Control;
 use crate::inflight::{self, InFlight};
+use crate::landlock;
 use crate::lingering::Lingering;
 use crate::ns::NetNamespace;
 use crate::options::{Common, SO_MEMINFO};
@@ -93,12 +94,14 @@ impl Socket {
 
     pub fn bind(&self, who: &Caller<'_>, addr: &[u8]) -> Result<()> {
         check_addr(addr)?;
+        landlock::may_bind(&self.common, who.cred, addr)?;
         self.catch_up(Ask::Surely);
         self.protocol.bind(who, addr)
     }
     /// With `Block::Yes`, `EAGAIN`: wait for OUT and call again.
     pub fn connect(&self, who: &Caller<'_>, addr: &[u8], block: Block) -> Result<()> {
         check_addr(addr)?;
+        landlock::may_connect(&self.common, who.cred, addr)?;
         self.catch_up(Ask::Surely);
         self.then_pass(self.protocol.connect(who, addr, block))
     }

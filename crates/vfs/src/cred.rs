@@ -1,5 +1,6 @@
 //! Credentials (`credentials(7)`, `capabilities(7)`).
 
+use crate::landlock::Domain;
 use crate::ucounts::{self, Charge, Kind, Ucounts};
 use crate::userns::UserNs;
 use abi::Result;
@@ -74,6 +75,8 @@ pub struct Credentials {
     pub securebits: u32,
     /// Where the capabilities hold. The ids are the initial namespace's, see [`crate::userns`].
     pub user_ns: UserNs,
+    /// What they are confined to.
+    pub landlock: Option<Domain>,
     /// What their user holds.
     pub counts: ucounts::Cell,
 }
@@ -102,6 +105,7 @@ impl Credentials {
             ambient: Caps::empty(),
             securebits: 0,
             user_ns: UserNs::default(),
+            landlock: None,
             counts: Default::default(),
         }
     }
@@ -115,6 +119,17 @@ impl Credentials {
     #[must_use]
     pub fn has(&self, c: Caps) -> bool {
         self.user_ns.is_initial() && self.effective.contains(c)
+    }
+    /// The same without a domain of Landlock's.
+    #[must_use]
+    pub fn unconfined(self: &Arc<Self>) -> Arc<Credentials> {
+        match self.landlock {
+            None => self.clone(),
+            Some(_) => Arc::new(Credentials {
+                landlock: None,
+                ..Credentials::clone(self)
+            }),
+        }
     }
     /// Whether `gid` is the file-system group or a supplementary one.
     #[must_use]

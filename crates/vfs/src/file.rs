@@ -11,13 +11,14 @@
 
 use crate::caller::Caller;
 use crate::cred::Credentials;
+use crate::landlock::Denied;
 use crate::ucounts::{Charge, Kind};
 use abi::Result;
 use abi::errno::{EINVAL, ENODEV, ENOTDIR, ENOTTY, ESPIPE};
 use clas::Mappable;
 use parking_lot::Mutex;
 use std::any::Any;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use wait::offer::ReadSlots;
 use wait::{Events, WaitQueue};
@@ -230,6 +231,8 @@ pub struct File {
     pub id: u64,
     /// Whether it is counted as a writer of its inode. Set before anybody else has the file.
     writer: AtomicBool,
+    /// What its opener's domain denies later ([`Denied`]). Set before anybody else has the file.
+    landlock: AtomicU8,
     /// What it counts for where its file holds a descriptor of the host's that another is charged
     /// for. Immutable.
     _host: Option<Charge>,
@@ -291,6 +294,7 @@ impl File {
             sigio: crate::sigio::Sigio::default(),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             writer: AtomicBool::new(false),
+            landlock: AtomicU8::new(0),
             _host: host,
             release: Mutex::new(Vec::new()),
         })
@@ -310,6 +314,14 @@ impl File {
         if let Some(p) = &self.path {
             p.mnt.add_writer();
         }
+    }
+    pub(crate) fn set_denied(&self, d: Denied) {
+        self.landlock.store(d.bits(), Ordering::Relaxed);
+    }
+    /// What whoever opened it was denied of its later use.
+    #[must_use]
+    pub fn denied(&self) -> Denied {
+        Denied::from_bits_retain(self.landlock.load(Ordering::Relaxed))
     }
     /// Asks that `listener` be told, with `key`, when the last reference goes.
     pub fn add_release_listener(&self, key: u64, listener: Weak<dyn ReleaseListener>) {

@@ -15,6 +15,7 @@
 //! | [`context`] | from where somebody asks: root, working directory, descriptors |
 //! | [`namespace`] | the mount tree's operations |
 //! | [`peers`] | which mounts share what is mounted below them |
+//! | [`landlock`] | what processes forbid themselves: files by place, ports, whom they reach |
 //! | [`params`] | what a file system is mounted with |
 //! | [`vfs`] | the root object: numbers, registries |
 //! | [`watch`] | telling inotify |
@@ -55,6 +56,7 @@ pub mod fd_table;
 pub mod file;
 pub mod fs;
 pub mod inode;
+pub mod landlock;
 pub mod locks;
 pub mod mode;
 pub mod mount;

@@ -28,6 +28,8 @@ bitflags::bitflags! {
         const NODIRATIME = 2048;
         const RELATIME = 1 << 21;
         const UNBINDABLE = 1 << 17;
+        /// Ours: of the kernel's own files, hung nowhere (`MNT_INTERNAL`).
+        const INTERNAL = 1 << 30;
         /// Ours: it cannot be taken from what it covers (`MNT_LOCKED`).
         const LOCKED = 1 << 23;
     }
@@ -74,8 +76,8 @@ impl MountFlags {
     /// said.
     #[must_use]
     pub fn from_ms(ms: u32) -> MountFlags {
-        let mut f =
-            MountFlags::from_bits_truncate(ms) - MountFlags::UNBINDABLE - MountFlags::LOCKED;
+        let own = MountFlags::UNBINDABLE | MountFlags::LOCKED | MountFlags::INTERNAL;
+        let mut f = MountFlags::from_bits_truncate(ms) - own;
         if ms & (abi::linux::MS_STRICTATIME | abi::linux::MS_NOATIME) == 0 {
             f |= MountFlags::RELATIME;
         } else {
@@ -271,6 +273,11 @@ impl Mount {
     #[must_use]
     pub fn unique_id(&self) -> u64 {
         UNIQUE + self.id
+    }
+    /// Whether it is the kernel's own, which nobody can mount (`MNT_INTERNAL`).
+    #[must_use]
+    pub fn is_internal(&self) -> bool {
+        self.flags().contains(MountFlags::INTERNAL)
     }
     /// Whether it is locked to what it covers.
     #[must_use]

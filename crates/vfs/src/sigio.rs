@@ -4,6 +4,7 @@
 //! and sends, knows tasks: it is the kernel's.
 
 use crate::File;
+use crate::landlock::Domain;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use wait::{Events, Listener, Ticket};
@@ -18,7 +19,7 @@ pub enum OwnerKind {
 }
 
 /// Who is signalled, and by whose right (`struct fown_struct`).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Owner {
     pub kind: OwnerKind,
     /// 0 for nobody.
@@ -26,6 +27,8 @@ pub struct Owner {
     /// Of who made it the owner.
     pub uid: u32,
     pub euid: u32,
+    /// What whoever made it the owner is confined to.
+    pub domain: Option<Domain>,
 }
 
 /// An open file's part. Its locks are leaves.
@@ -39,10 +42,10 @@ pub struct Sigio {
 impl Sigio {
     #[must_use]
     pub fn owner(&self) -> Owner {
-        self.to.lock().0
+        self.to.lock().0.clone()
     }
     pub fn set_owner(&self, o: Owner) {
-        self.to.lock().0 = o;
+        let _old = std::mem::replace(&mut self.to.lock().0, o);
     }
     /// Makes it the owner unless there is one.
     pub fn set_owner_if_none(&self, o: Owner) {

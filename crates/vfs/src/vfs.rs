@@ -212,6 +212,6 @@ impl Vfs {
     /// path).
     #[must_use]
     pub fn kernel_mount(&self, root: Arc<Dentry>) -> Arc<Mount> {
-        Mount::new(self.new_id(), root, MountFlags::empty(), "none")
+        Mount::new(self.new_id(), root, MountFlags::INTERNAL, "none")
     }
 }

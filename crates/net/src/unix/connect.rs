@@ -45,6 +45,9 @@ impl UnixSock {
         if target.peer().is_some() && !target.is_connected_to(self) {
             return Err(EPERM);
         }
+        if !self.is_connected_to(&target) {
+            UnixSock::may_reach(who, &target)?;
+        }
         if target.rx.is_closed() {
             return Err(ECONNREFUSED);
         }
@@ -89,6 +92,7 @@ impl UnixSock {
                 q.wait(&self.common);
                 return Err(EAGAIN);
             }
+            UnixSock::may_reach(who, &target)?;
             let server = make(Common::inherit(&l.common, &self.common), theirs_name);
             let (ours, theirs) = self.join(who, &server, l.cred);
             server.common.set_peer(who.cred);

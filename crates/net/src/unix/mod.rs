@@ -18,11 +18,12 @@ use crate::stream::{End, Half};
 use crate::sys::{AF_UNIX, SOCK_DGRAM, SOCK_SEQPACKET, SOCK_STREAM};
 use crate::unix_names::{Named, UnixSocket};
 use abi::Result;
-use abi::errno::{ECONNREFUSED, ECONNRESET, EINVAL};
+use abi::errno::{ECONNREFUSED, ECONNRESET, EINVAL, EPERM};
 use parking_lot::{Mutex, RwLock};
 use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
+use vfs::landlock::Scope;
 use wait::Events;
 
 /// A UNIX socket.
@@ -215,6 +216,19 @@ impl UnixSock {
                 sock.map_err(|_| ECONNREFUSED)
             }
         }
+    }
+
+    /// `EPERM` where the caller's domain keeps it from a socket with an abstract name.
+    fn may_reach(who: &Caller<'_>, target: &UnixSock) -> Result<()> {
+        let Some(domain) = &who.cred.landlock else {
+            return Ok(());
+        };
+        let named = matches!(target.state.read().name, UnixName::Abstract(_));
+        let theirs = target.common.landlock.get();
+        if named && domain.keeps_from(theirs, Scope::ABSTRACT_UNIX_SOCKET) {
+            return Err(EPERM);
+        }
+        Ok(())
     }
 
     fn claim_abstract(&self, name: &[u8]) -> Result<()> {

@@ -141,6 +141,9 @@ impl UnixSock {
                 if target.peer().is_some() && !target.is_connected_to(self) {
                     return Err(EPERM);
                 }
+                if !self.is_connected_to(&target) {
+                    UnixSock::may_reach(who, &target)?;
+                }
                 (target.rx.clone(), Some(target))
             }
             (None, Some((tx, peer))) => (tx, peer.upgrade()),

@@ -146,7 +146,7 @@ pub(super) fn set_owner(cx: &Context, f: &Arc<File>, n: i32) -> Result<()> {
 /// The other way round; 0 where it is not to be seen.
 pub(super) fn owner_number(cx: &Context, f: &File) -> i32 {
     let owner = f.sigio.owner();
-    let n = cx.owner_number(owner);
+    let n = cx.owner_number(&owner);
     match owner.kind {
         OwnerKind::Group => -n,
         OwnerKind::Thread | OwnerKind::Process => n,
@@ -302,7 +302,7 @@ fn fcntl(cx: &mut Context, fd: Fd, op: FcntlOp, arg: Bits) -> SysResult {
                 OwnerKind::Process => F_OWNER_PID,
                 OwnerKind::Group => F_OWNER_PGRP,
             };
-            out.write(&cx.mm(), &[kind, cx.owner_number(owner)])?;
+            out.write(&cx.mm(), &[kind, cx.owner_number(&owner)])?;
         }
         FcntlCmd::SetSignal(signal) => f.sigio.set_signal(signal),
         FcntlCmd::GetSignal => return Ok(f.sigio.signal() as usize),

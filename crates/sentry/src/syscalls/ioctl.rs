@@ -77,6 +77,7 @@ fn open_peer(cx: &Context, m: &tty::Master, flags: u32) -> SysResult {
 /// `ioctl(fd, cmd, arg)`: what concerns every descriptor is here, the rest is the file's.
 fn ioctl(cx: &mut Context, fd: Fd, cmd: IoctlCmd, arg: Va) -> SysResult {
     let f = fd.file(cx)?;
+    f.may_control(cmd.0)?;
     match of_any_file(cx, fd, &f, cmd, arg)? {
         Some(result) => Ok(result),
         None => of_this_file(cx, &f, cmd, arg),

@@ -18,6 +18,7 @@ mod inotify;
 mod io;
 mod ioctl;
 mod kcmp;
+mod landlock;
 mod limits;
 mod locks;
 mod memory;
@@ -85,6 +86,7 @@ const ALL: &[&[Call]] = &[
     io::CALLS,
     ioctl::CALLS,
     kcmp::CALLS,
+    landlock::CALLS,
     limits::CALLS,
     locks::CALLS,
     memory::CALLS,

@@ -71,8 +71,8 @@ fn vhangup(cx: &mut Context) -> SysResult {
     Ok(0)
 }
 
-/// The one module of a kernel without others: capabilities (`LSM_ID_CAPABILITY`).
-const MODULES: [u64; 1] = [100];
+/// `LSM_ID_CAPABILITY`, `LSM_ID_LANDLOCK`.
+const MODULES: [u64; 2] = [100, 110];
 
 /// `lsm_list_modules(ids, size, flags)`.
 fn lsm_list_modules(
@@ -145,7 +145,7 @@ fn lsm_set_self_attr(cx: &mut Context, _attr: u32, ctx: Va, size: u32, flags: u3
 calls! {
     reboot,
     vhangup,
-    lsm_list_modules: "as a kernel without LSMs but capabilities",
-    lsm_get_self_attr: "as a kernel without LSMs but capabilities",
-    lsm_set_self_attr: "as a kernel without LSMs but capabilities",
+    lsm_list_modules: "as a kernel with capabilities and Landlock",
+    lsm_get_self_attr: "as a kernel with capabilities and Landlock",
+    lsm_set_self_attr: "as a kernel with capabilities and Landlock",
 }

@@ -16,6 +16,7 @@ use smallvec::{SmallVec, smallvec};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::File;
+use vfs::landlock::{Scope, is_kept_from};
 use vfs::sigio::{Owner, OwnerKind};
 use wait::later::{self, Later};
 use wait::{Events, Listener};
@@ -176,7 +177,8 @@ type Send<'a> = dyn Fn(SigInfo) -> Result<()> + 'a;
 /// Whether who made it the owner may signal it (`sigio_perm`).
 fn may_signal(o: &Owner, t: &Task) -> bool {
     let c = t.cred();
-    o.euid == 0 || [o.euid, o.uid].iter().any(|u| [c.suid, c.uid].contains(u))
+    let ids = o.euid == 0 || [o.euid, o.uid].iter().any(|u| [c.suid, c.uid].contains(u));
+    ids && !is_kept_from(o.domain.as_ref(), c.landlock.as_ref(), Scope::SIGNAL)
 }
 
 fn info(signal: Signal, why: Reason, fd: i32) -> SigInfo {
@@ -248,11 +250,19 @@ impl Context {
     /// The caller as the owner of files of its own.
     pub fn as_owner(&self, kind: OwnerKind, id: i32) -> Owner {
         let c = self.cred();
+        // Its own process may be signalled whatever domains its threads have.
+        let own = match kind {
+            OwnerKind::Thread => self.kernel.tasks.lock().task(id),
+            _ => None,
+        };
+        let own = own.is_some_and(|t| Arc::ptr_eq(&t.group, &self.group))
+            || kind == OwnerKind::Process && id == self.group.tgid;
         Owner {
             kind,
             id,
             uid: c.uid,
             euid: c.euid,
+            domain: c.landlock.clone().filter(|_| !own),
         }
     }
 
@@ -270,8 +280,9 @@ impl Context {
 
     /// Makes somebody the owner of a file.
     pub fn set_owner(&self, f: &Arc<File>, owner: Owner) {
+        let somebody = owner.id != 0;
         f.sigio.set_owner(owner);
-        if owner.id != 0 && f.ops::<net::Socket>().is_some() {
+        if somebody && f.ops::<net::Socket>().is_some() {
             f.watch_urgent(|| {
                 Arc::new_cyclic(|me| Urgent {
                     me: me.clone(),
@@ -286,7 +297,7 @@ impl Context {
     /// The number of a file's owner, as the caller sees it; 0 where it is no more, or not to be
     /// seen.
     #[must_use]
-    pub fn owner_number(&self, o: Owner) -> i32 {
+    pub fn owner_number(&self, o: &Owner) -> i32 {
         let there = {
             let l = self.kernel.tasks.lock();
             match o.kind {

@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use vfs::Caps;
+use vfs::landlock::{Scope, is_kept_from};
 use vfs::ucounts::{Charge, Kind};
 use wait::{Events, WaitQueue};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -495,17 +496,22 @@ pub const CLD_CONTINUED: i32 = 6;
 
 /// The sender's side of kill(2) and its kin: permission, then sending.
 pub fn check_permission(from: &Task, to: &Task, s: Option<Signal>) -> Result<()> {
-    if Arc::ptr_eq(&from.group, &to.group) || may_signal(&from.cred(), &to.real_cred()) {
+    if Arc::ptr_eq(&from.group, &to.group) {
         return Ok(());
     }
-    // SIGCONT within a session is always allowed.
-    if s == Some(SIGCONT) {
+    let (me, it) = (from.cred(), to.real_cred());
+    // SIGCONT within a session needs no right.
+    let continues = || {
         let l = from.kernel.tasks.lock();
-        if l.sid(from.group.tgid) == l.sid(to.group.tgid) {
-            return Ok(());
-        }
+        s == Some(SIGCONT) && l.sid(from.group.tgid) == l.sid(to.group.tgid)
+    };
+    if !may_signal(&me, &it) && !continues() {
+        return Err(EPERM);
     }
-    Err(EPERM)
+    match is_kept_from(me.landlock.as_ref(), it.landlock.as_ref(), Scope::SIGNAL) {
+        true => Err(EPERM),
+        false => Ok(()),
+    }
 }
 impl Task {
     /// Takes a pending signal of `set`, the thread's own first.

@@ -123,7 +123,7 @@ impl MountNamespace {
         copy: Copy,
     ) -> (Arc<Mount>, ById) {
         let make = |m: &Mount, root: Arc<Dentry>| {
-            let mut flags = m.flags();
+            let mut flags = m.flags() - MountFlags::INTERNAL;
             if copy.unbindable == Keep::No {
                 flags -= MountFlags::UNBINDABLE;
             }

@@ -5,6 +5,7 @@ use crate::cred::{Caps, Credentials};
 use crate::dentry::StatFs;
 use crate::file::File;
 use crate::inode::{Inode, SetAttr};
+use crate::landlock::{Denied, FsAccess};
 use crate::mode::{FileType, Perm, Want, owner_or_capable};
 use crate::mount::{MountFlags, Path};
 use crate::walk::{Place, Walk};
@@ -355,7 +356,8 @@ impl PathCx<'_> {
         p.want_write()?;
         self.permission(&p, Want::WRITE)?;
         inode.ext().get_write_access()?;
-        let r = self.change_size(&p, size);
+        let may = self.landlock(&p, FsAccess::TRUNCATE);
+        let r = may.and_then(|()| self.change_size(&p, size));
         inode.ext().put_write_access();
         r
     }
@@ -371,6 +373,9 @@ impl PathCx<'_> {
             let inode = p.inode()?;
             if inode.file_type() != FileType::Regular {
                 return Err(EINVAL);
+            }
+            if file.denied().contains(Denied::TRUNCATE) {
+                return Err(EACCES);
             }
             self.remove_privileges(p)?;
         }

@@ -27,6 +27,7 @@ use crate::context::PathCx;
 use crate::cred::{Caps, Credentials};
 use crate::dentry::Dentry;
 use crate::inode::{Inode, NewNode, SetAttr};
+use crate::landlock::FsAccess;
 use crate::mode::{FileType, Perm, Want};
 use crate::mount::Path;
 use crate::watch;
@@ -103,6 +104,14 @@ impl PathCx<'_> {
 
     /// What a file to be made in `dir`, whose lock is held, shall be like, if it may be made.
     fn may_make(&self, dir: &Path, mode: u32, kind: FileType) -> Result<NewNode> {
+        dir.want_write()?;
+        self.landlock(dir, FsAccess::to_make(kind))?;
+        self.may_make_unnamed(dir, mode, kind)
+    }
+
+    /// As [`PathCx::may_make`], by a call that has no path (`mq_open(2)`): its hooks are the
+    /// inode's.
+    fn may_make_unnamed(&self, dir: &Path, mode: u32, kind: FileType) -> Result<NewNode> {
         dir.want_write()?;
         self.may_create(dir)?;
         self.new_node(dir, mode, kind)

@@ -131,6 +131,7 @@ impl PathCx<'_> {
     pub fn move_tree(&self, from: &Target<'_>, to: &Target<'_>, beneath: Beneath) -> Result<()> {
         let to = self.find(to)?;
         let from = self.find(from)?;
+        self.landlock_mounts()?;
         self.fs
             .ns()
             .move_mount(&from, &to, beneath, &self.fs.root())
@@ -140,6 +141,7 @@ impl PathCx<'_> {
     pub fn set_group(&self, from: &Target<'_>, to: &Target<'_>) -> Result<()> {
         let to = self.find(to)?;
         let from = self.find(from)?;
+        self.landlock_mounts()?;
         self.may_change_propagation(&from)?;
         self.may_change_propagation(&to)?;
         self.fs.ns().set_group(&from, &to)

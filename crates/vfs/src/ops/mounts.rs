@@ -35,6 +35,7 @@ impl PathCx<'_> {
             flags &= 0xffff;
         }
         let mut at = self.resolve(&At::Cwd, target, Walk::FOLLOW)?;
+        self.landlock_mounts()?;
         self.may_mount()?;
         let ns = self.fs.ns();
         let recursive = if flags & MS_REC != 0 {
@@ -135,6 +136,9 @@ impl PathCx<'_> {
         };
         let at = self.resolve(&At::Cwd, target, walk)?;
         self.may_mount()?;
+        if at.is_mount_root() || at.clone().follow_down() {
+            self.landlock_mounts()?;
+        }
         self.fs.ns().umount(at, flags)
     }
 
@@ -144,6 +148,7 @@ impl PathCx<'_> {
         let dir = Walk::FOLLOW | Walk::DIRECTORY;
         let new = self.resolve(&At::Cwd, new_root, dir)?;
         let old = self.resolve(&At::Cwd, put_old, dir)?;
+        self.landlock_mounts()?;
         self.fs.ns().pivot_root(&self.fs.root(), &new, &old)
     }
 }

@@ -4,7 +4,8 @@ use super::AsDir;
 use crate::context::{At, PathCx};
 use crate::cred::Caps;
 use crate::dentry::Dentry;
-use crate::inode::{Inode, NewNode};
+use crate::inode::{Inode, NewNode, RenameFlags};
+use crate::landlock::{FsAccess, Reparent, directory_of};
 use crate::mode::{FileType, Want};
 use crate::mount::Path;
 use crate::walk::{Last, Place, Walk};
@@ -139,6 +140,13 @@ impl PathCx<'_> {
                 return Err(EXDEV);
             }
             self.may_link(&**inode)?;
+            self.landlock_refer(&Reparent {
+                file: &source.dentry,
+                from: directory_of(&source),
+                to: &dir,
+                target: None,
+                flags: RenameFlags::empty(),
+            })?;
             self.may_create(&dir)?;
             if inode.file_type() == FileType::Directory {
                 return Err(EPERM);
@@ -171,10 +179,12 @@ impl PathCx<'_> {
         let slashes = parent.slashes;
         self.unlink_in(&parent.dir, &name, |victim| {
             match (slashes, victim.is_dir()) {
-                (false, _) => Ok(()),
-                (true, true) => Err(EISDIR),
-                (true, false) => Err(ENOTDIR),
+                (false, _) => {}
+                (true, true) => return Err(EISDIR),
+                (true, false) => return Err(ENOTDIR),
             }
+            parent.dir.want_write()?;
+            self.landlock(&parent.dir, FsAccess::REMOVE_FILE)
         })
     }
 
@@ -217,6 +227,7 @@ impl PathCx<'_> {
         let victim = dir.dentry.lookup_locked(&self.caller, &name)?;
         let inode = victim.inode()?;
         dir.want_write()?;
+        self.landlock(&dir, FsAccess::REMOVE_DIR)?;
         self.may_delete(&dir, &victim, AsDir::Yes)?;
         self.not_mounted(&dir, &victim)?;
         // Its lock: nobody makes a name in it between the check for emptiness and the removal.

@@ -3,9 +3,10 @@
 use crate::context::{At, PathCx};
 use crate::file::{
     File, FileOps, O_ACCMODE, O_CREAT, O_DIRECTORY, O_EXCL, O_NOATIME, O_NOFOLLOW, O_PATH,
-    O_RDONLY, O_TMPFILE, O_TRUNC, O_WRONLY,
+    O_RDONLY, O_RDWR, O_TMPFILE, O_TRUNC, O_WRONLY,
 };
 use crate::inode::{Inode, NewNode};
+use crate::landlock::{Denied, FsAccess};
 use crate::mode::{FileType, Want, owner_or_capable};
 use crate::mount::{MountFlags, Path};
 use crate::vfs::DeviceOpen;
@@ -86,6 +87,20 @@ fn wanted(flags: u32) -> Want {
         w |= Want::WRITE;
     }
     w
+}
+
+/// What rights of Landlock's the flags ask for (`get_required_file_open_access`).
+fn asked(kind: FileType, flags: u32) -> FsAccess {
+    let reads = match kind {
+        FileType::Directory => FsAccess::READ_DIR,
+        _ => FsAccess::READ_FILE,
+    };
+    match flags & O_ACCMODE {
+        O_RDONLY => reads,
+        O_WRONLY => FsAccess::WRITE_FILE,
+        O_RDWR => reads | FsAccess::WRITE_FILE,
+        _ => FsAccess::empty(),
+    }
 }
 
 /// Whether opening made the file.
@@ -258,16 +273,20 @@ impl PathCx<'_> {
                 }
                 Err(e) if how.flags & O_CREAT == 0 => return Err(e),
                 Err(_) => {
-                    let inode = make(self.may_make(dir, how.mode, FileType::Regular)?)?;
+                    let inode = make(self.may_make_unnamed(dir, how.mode, FileType::Regular)?)?;
                     let made = dir.dentry.attach(name, Some(inode));
                     watch::created(&dir.dentry, &made);
                     within(made)
                 }
             }
         };
+        let denied =
+            self.landlock_open(&p, FileType::Regular, asked(FileType::Regular, how.flags))?;
         let ops = p.inode()?.clone().open(&self.caller, how.flags)?;
         watch::happened(&p.dentry, watch::IN_OPEN);
-        Ok(File::new(ops, how.flags, Some(p), self.cred().clone()))
+        let file = File::new(ops, how.flags, Some(p), self.cred().clone());
+        file.set_denied(denied);
+        Ok(file)
     }
 
     /// Removes the file `name` of `dir`, as mq_unlink(2) does it.
@@ -344,7 +363,11 @@ impl PathCx<'_> {
         }
         let counted = kind == FileType::Regular && flags & O_ACCMODE != O_RDONLY;
         let guard = counted.then(|| WriteAccess::new(&inode)).transpose()?;
+        let denied = self.landlock_open(&p, kind, asked(kind, flags))?;
         if flags & O_TRUNC != 0 {
+            if denied.contains(Denied::TRUNCATE) {
+                return Err(EACCES);
+            }
             let _short = if counted {
                 None
             } else {
@@ -354,6 +377,7 @@ impl PathCx<'_> {
         }
         let ops = self.open_inode(&p, inode, flags)?;
         let file = File::new(ops, flags, Some(p), self.cred().clone());
+        file.set_denied(denied);
         if let Some(g) = guard {
             g.give_to(&file);
         }
@@ -404,12 +428,13 @@ impl PathCx<'_> {
             return Err(EACCES);
         }
         inode.permission(&self.caller, Want::EXEC)?;
+        let run = FsAccess::READ_FILE | FsAccess::EXECUTE;
+        let denied = self.landlock_open(&p, FileType::Regular, run)?;
         let guard = ExecGuard::new(&inode)?;
         let ops = inode.open(&self.caller, O_RDONLY)?;
-        Ok((
-            File::new(ops, O_RDONLY, Some(p), self.cred().clone()),
-            guard,
-        ))
+        let file = File::new(ops, O_RDONLY, Some(p), self.cred().clone());
+        file.set_denied(denied);
+        Ok((file, guard))
     }
 
     /// bind(2) of a Unix socket: makes the name, and hangs `socket` on it. `EEXIST` becomes the

@@ -4,6 +4,7 @@ use super::AsDir;
 use crate::context::{At, PathCx};
 use crate::dentry::Dentry;
 use crate::inode::RenameFlags;
+use crate::landlock::Reparent;
 use crate::mode::Want;
 use crate::mount::Path;
 use crate::walk::Last;
@@ -60,6 +61,13 @@ impl PathCx<'_> {
             flags,
         };
         plan.fits([from.slashes, to.slashes])?;
+        self.landlock_refer(&Reparent {
+            file: &child,
+            from: old_dir.dentry.clone(),
+            to: new_dir,
+            target: Some(&target),
+            flags,
+        })?;
         // Two names of one file: nothing to do.
         if let Ok(t) = target.inode()
             && Arc::ptr_eq(t, &inode)

@@ -52,6 +52,9 @@ pub fn trace_me(cx: &Context) -> Result<()> {
         if !no_more && !it.has_in(&me.user_ns, Caps::SYS_PTRACE) {
             return Err(EPERM);
         }
+        if !vfs::landlock::may_trace(&it, &me) {
+            return Err(EPERM);
+        }
         let link = Link {
             tracer: parent,
             // The tracer did not ask for it: its privileges do not count.

