@@ -18,10 +18,11 @@
 //! Who waits on the socket's queue is told after the state is free.
 
 mod pressure;
+mod socket;
 
-use self::pressure::{Held, UNDER_PRESSURE};
+use self::pressure::Held;
 use super::timers::Place;
-use super::{Stack, endpoint, info, pair};
+use super::{Stack, endpoint, pair};
 use crate::addr::Endpoint;
 use crate::bindings::{Binding, Ends};
 use crate::clock::now;
@@ -29,28 +30,24 @@ use crate::inet::{self, InetOptions};
 use crate::interface::stays;
 use crate::lingering::Unacknowledged;
 use crate::ns::NetNamespace;
-use crate::options::{Common, SO_KEEPALIVE, SO_OOBINLINE};
-use crate::protocol::{Received, Shutdown};
-use crate::stack::options::TCP_CORK;
-use crate::sys::*;
+use crate::options::Common;
 use crate::tcp::{Dial, Dialer, Listener, Outside};
 use abi::errno::{
-    EACCES, EADDRNOTAVAIL, EAGAIN, ECONNABORTED, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EINVAL,
-    EISCONN, ENETUNREACH, ENOBUFS, ENOTCONN, EPIPE, ETIMEDOUT,
+    EACCES, EADDRNOTAVAIL, EAGAIN, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, ENETUNREACH, EPIPE,
+    ETIMEDOUT,
 };
 use abi::{Errno, Result};
 use bytes::Bytes;
 use netstack::ip::{Cast, ErrorKind, IcmpError, Marks, Pair, Path, Severity};
 use netstack::tcp::{
-    Changes, Connection, Emitted, Failure, Header, Output, Segment, Seq, State as Phase, Take,
-    Unreachable, UrgentByte, secret,
+    Changes, Connection, Emitted, Failure, Header, Output, Segment, Seq, State as Phase,
+    Unreachable, secret,
 };
 use netstack::time::Instant;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
-use vfs::{Sink, Source};
 use wait::{Events, Steady, block_until};
 
 /// The most bytes that wait in a backlog: what comes beyond it is lost, as on a wire.
@@ -694,298 +691,5 @@ impl Unacknowledged for Remote {
     /// socket's queue is told of the change.
     fn awaits_the_last(&self) -> bool {
         awaits_the_last(self.state.lock().engine.state())
-    }
-}
-
-impl Outside for Remote {
-    fn local(&self) -> Endpoint {
-        endpoint(self.pair.local)
-    }
-
-    fn remote(&self) -> Endpoint {
-        endpoint(self.pair.remote)
-    }
-
-    fn mss(&self) -> Option<i32> {
-        let s = self.state.lock();
-        i32::try_from(s.engine.info().send_mss).ok()
-    }
-
-    fn peer(&self) -> Result<Endpoint> {
-        let s = self.state.lock();
-        if is_connected(s.engine.state()) {
-            Ok(endpoint(self.pair.remote))
-        } else {
-            Err(ENOTCONN)
-        }
-    }
-
-    fn again(&self) -> Option<Result<()>> {
-        let mut s = self.state.lock();
-        let state = s.engine.state();
-        if is_connecting(state) {
-            return Some(Err(EAGAIN));
-        }
-        let first = !std::mem::replace(&mut s.announced, true);
-        drop(s);
-        match (is_connected(state), first) {
-            (true, true) => Some(Ok(())),
-            (true, false) => Some(Err(EISCONN)),
-            (false, true) => Some(Err(self.common.take_error().err().unwrap_or(ECONNABORTED))),
-            (false, false) => None,
-        }
-    }
-
-    fn send(&self, src: &mut dyn Source, flags: u32) -> Result<usize> {
-        self.common.take_error()?;
-        self.work(|s, _| {
-            self.resize(s);
-            let state = s.engine.state();
-            if is_connecting(state) {
-                return Err(EAGAIN);
-            }
-            if !may_send(state) {
-                return Err(EPIPE);
-            }
-            if src.remaining() == 0 {
-                return Ok(0);
-            }
-            self.relieve(s);
-            if self.is_pressed() && s.engine.memory() > UNDER_PRESSURE {
-                // What is acknowledged makes room.
-                return Err(if s.engine.unsent() > 0 {
-                    EAGAIN
-                } else {
-                    ENOBUFS
-                });
-            }
-            // More follows: as with a cork, until the next send.
-            let more = flags & MSG_MORE != 0;
-            if more || s.more {
-                s.more = more;
-                let cork = more || s.cork;
-                s.engine.configure(|c| c.cork = cork);
-            }
-            match s.engine.write(|piece| src.take(piece))? {
-                0 => Err(EAGAIN),
-                n => {
-                    if flags & MSG_OOB != 0 {
-                        s.engine.mark_urgent();
-                    }
-                    Ok(n)
-                }
-            }
-        })
-    }
-
-    fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
-        if flags & MSG_OOB != 0 {
-            return self.receive_urgent(dst, flags);
-        }
-        let (n, ends) = self.work(|s, _| {
-            self.resize(s);
-            if is_connecting(s.engine.state()) {
-                return Err(EAGAIN);
-            }
-            if dst.remaining() == 0 {
-                return Ok((0, false));
-            }
-            if s.engine.readable() == 0 {
-                return self.nothing_to_read(s).map(|n| (n, false));
-            }
-            if flags & MSG_TRUNC != 0 && flags & MSG_PEEK == 0 {
-                let n = s.engine.discard(dst.remaining());
-                return Ok((n, is_at_mark(s)));
-            }
-            let take = if flags & MSG_PEEK != 0 {
-                Take::Peek { skip: 0 }
-            } else {
-                Take::Out
-            };
-            let n = s.engine.read(take, |piece| match dst.remaining() {
-                0 => Ok(0),
-                room => dst.put(&piece[..piece.len().min(room)]),
-            })?;
-            Ok((n, is_at_mark(s)))
-        })?;
-        Ok(Received {
-            n,
-            ends,
-            ..Received::default()
-        })
-    }
-
-    fn shutdown(&self, how: Shutdown) -> Result<()> {
-        self.work(|s, _| {
-            let state = s.engine.state();
-            if is_connecting(state) {
-                s.told |= s.engine.abort();
-                return Ok(());
-            }
-            if !is_connected(state) {
-                return Err(ENOTCONN);
-            }
-            if how.read {
-                s.read_shut = true;
-            }
-            if how.write {
-                s.told |= s.engine.close_write();
-            }
-            Ok(())
-        })
-    }
-
-    fn poll(&self) -> Events {
-        let s = self.state.lock();
-        let state = s.engine.state();
-        let mut e = Events::empty();
-        if is_connecting(state) {
-            return e;
-        }
-        let no_receive = s.read_shut || !may_receive(state);
-        let no_send = !may_send(state);
-        if no_receive {
-            e |= Events::READABLE | Events::RDHUP;
-        }
-        if no_receive && no_send {
-            e |= Events::HUP;
-        }
-        if s.engine.available() >= self.common.rcvlowat() {
-            e |= Events::READABLE;
-        }
-        if matches!(s.engine.urgent(), Some(u) if matches!(u.byte, UrgentByte::There(_))) {
-            e |= Events::PRI;
-        }
-        if no_send || s.engine.is_writable() {
-            e |= Events::WRITABLE;
-        }
-        e
-    }
-
-    fn unread(&self) -> Result<usize> {
-        let s = self.state.lock();
-        let at_mark = is_at_mark(&s) && !s.engine.config().urgent_inline;
-        Ok(if at_mark { 0 } else { s.engine.readable() })
-    }
-
-    fn came(&self) -> i64 {
-        self.came.load(Ordering::Relaxed)
-    }
-
-    fn is_at_mark(&self) -> Result<bool> {
-        Ok(is_at_mark(&self.state.lock()))
-    }
-
-    fn unsent(&self) -> usize {
-        self.state.lock().engine.unsent()
-    }
-
-    fn info(&self) -> Result<Vec<u8>> {
-        let s = self.state.lock();
-        Ok(info::encode(&s.engine.info(), &s.path, now()))
-    }
-
-    fn mtu(&self) -> u32 {
-        self.state.lock().path.mtu
-    }
-
-    fn set_option(&self, level: i32, name: i32, v: &[u8]) -> Result<()> {
-        let value = crate::options::int_of(v).unwrap_or(0);
-        self.work(|s, _| match (level, name) {
-            (SOL_IP, inet::IP_TTL) | (SOL_IPV6, inet::IPV6_UNICAST_HOPS) => {
-                s.marks.ttl = u8::try_from(value).unwrap_or(64);
-            }
-            (SOL_IP, inet::IP_TOS) | (SOL_IPV6, inet::IPV6_TCLASS) => s.marks.tos = value as u8,
-            (SOL_TCP, _) | (SOL_SOCKET, SO_KEEPALIVE | SO_OOBINLINE) => {
-                if (level, name) == (SOL_TCP, TCP_CORK) {
-                    s.cork = value != 0;
-                }
-                s.engine
-                    .configure(|c| super::options::set(c, level, name, value));
-            }
-            _ => {}
-        });
-        Ok(())
-    }
-
-    fn take_error(&self) -> Option<Errno> {
-        None
-    }
-
-    fn reset(&self) {
-        self.work(|s, _| s.told |= s.engine.abort());
-    }
-
-    fn close(&self, binding: Option<Arc<Binding<Listener>>>) -> Option<Arc<Binding<Listener>>> {
-        self.work(|s, t| {
-            s.told |= s.engine.close() | s.engine.orphan(t);
-            if s.engine.state() == Phase::Closed {
-                return binding;
-            }
-            s.binding = binding;
-            s.orphan = Some(Orphan {
-                unsent: s.engine.unsent(),
-                since: t,
-            });
-            if self.stack.orphans.fetch_add(1, Ordering::Relaxed) >= ORPHANS_MOST {
-                // Too many: it is reset, as Linux does (`tcp_max_orphans`).
-                s.told |= s.engine.abort();
-            }
-            None
-        })
-    }
-}
-
-/// Whether the reader stands before the urgent byte, or where it was.
-fn is_at_mark(s: &State) -> bool {
-    s.engine.urgent().is_some_and(|u| u.ahead == 0)
-}
-
-impl Remote {
-    /// MSG_OOB, which never waits (`tcp_recv_urg`).
-    fn receive_urgent(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
-        let take = match flags & MSG_PEEK {
-            0 => Take::Out,
-            _ => Take::Peek { skip: 0 },
-        };
-        let byte = self.work(|s, _| {
-            if s.engine.config().urgent_inline {
-                return Err(EINVAL);
-            }
-            match s.engine.read_urgent(take).ok_or(EINVAL)? {
-                UrgentByte::There(b) => Ok(Some(b)),
-                UrgentByte::Taken => Err(EINVAL),
-                UrgentByte::NotYet if s.engine.has_fin() || s.read_shut => Ok(None),
-                UrgentByte::NotYet => Err(EAGAIN),
-            }
-        })?;
-        let Some(byte) = byte else {
-            return Ok(Received::default());
-        };
-        let n = match dst.remaining() {
-            0 => 0,
-            _ => dst.put(&[byte])?,
-        };
-        let cut = if n == 0 { MSG_TRUNC } else { 0 };
-        Ok(Received {
-            n,
-            flags: MSG_OOB | cut,
-            ..Received::default()
-        })
-    }
-
-    /// What a read finds when there are no bytes.
-    fn nothing_to_read(&self, s: &State) -> Result<usize> {
-        if s.engine.is_at_end() {
-            return Ok(0);
-        }
-        self.common.take_error()?;
-        if s.read_shut {
-            return Ok(0);
-        }
-        match s.engine.state() {
-            state if may_receive(state) => Err(EAGAIN),
-            _ => Ok(0),
-        }
     }
 }

@@ -5,6 +5,7 @@
 //! in the listener's `syns` until accept makes room. A connection that leads out is an [`Outside`].
 
 mod by_broker;
+mod calls;
 mod deferred;
 mod ends;
 mod options;
@@ -17,31 +18,27 @@ pub use ends::{bindable, route};
 pub(crate) use outside::{Begin, Dial, Dialer};
 pub use outside::{Outside, accept_from_outside};
 
-use crate::addr::{Endpoint, any_ip, family_of};
-use crate::bindings::{self, Binding, Rule};
-use crate::control::Control;
-use crate::inet::{IP_BIND_ADDRESS_NO_PORT, IP_MULTICAST_ALL, InetOptions, TCP_INQ};
+use crate::addr::{Endpoint, any_ip};
+use crate::bindings::{self, Binding};
+use crate::inet::{IP_MULTICAST_ALL, InetOptions};
 use crate::interface::LO_INDEX;
-use crate::lingering::{Lingering, Unacknowledged};
+use crate::lingering::Unacknowledged;
 use crate::ns::{NetNamespace, Way};
-use crate::options::{Common, SO_ERROR, SO_KEEPALIVE, SO_OOBINLINE};
-use crate::protocol::{Block, Caller, Parts, Protocol, Received, Shutdown};
-use crate::stamps::Told;
-use crate::stream::{End, Gone, Half, Take, Urgency};
+use crate::options::Common;
+use crate::protocol::{Block, Caller, Parts};
+use crate::stream::{End, Half};
 use crate::sys::*;
 use crate::work::Ticket;
 use abi::Result;
 use abi::errno::{
-    EAGAIN, EALREADY, ECONNABORTED, ECONNREFUSED, ECONNRESET, EINPROGRESS, EINVAL, EISCONN,
-    ENOTCONN, EPIPE,
+    EAGAIN, EALREADY, ECONNABORTED, ECONNREFUSED, ECONNRESET, EINPROGRESS, EISCONN, EPIPE,
 };
 use parking_lot::{Mutex, RwLock};
-use shown::{Shown, show_refusal};
+use shown::show_refusal;
 use std::collections::VecDeque;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Weak};
-use vfs::{Credentials, Sink, Source};
 use wait::Events;
 use wait::offer::{Place, ReadSlots};
 
@@ -505,47 +502,6 @@ impl Tcp {
     }
 }
 
-impl Tcp {
-    /// When the bytes came is told, if asked for. With TCP_INQ, how much is left is told; of nothing that is the end, 1 (`tcp_inq_hint`).
-    fn with_unread(&self, mut r: Received) -> Received {
-        if self.common.stamps.of_arrivals() && r.n > 0 {
-            let at = match &self.state.read().phase {
-                Phase::Connected(c) => c.rx.came.load(Ordering::Relaxed),
-                Phase::Outside(o) => o.came(),
-                _ => 0,
-            };
-            if at != 0 {
-                let c = &mut r.control;
-                self.common.stamps.tell(at, Told::Datagram, c);
-            }
-        }
-        if self.options.on(SOL_TCP, TCP_INQ) {
-            let left = match self.unread().unwrap_or(0) {
-                0 if self.poll().contains(Events::RDHUP) => 1,
-                n => i32::try_from(n).unwrap_or(i32::MAX),
-            };
-            let v = left.to_le_bytes().to_vec();
-            r.control.other.push((SOL_TCP, TCP_INQ, v));
-        }
-        r
-    }
-
-    /// MSG_OOB, which never waits (`tcp_recv_urg`).
-    fn receive_urgent(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
-        let n = match &self.state.read().phase {
-            Phase::Connected(c) => c.rx.read_urgent(dst, Take::by(flags))?,
-            Phase::Listening(_) => return Err(ENOTCONN),
-            _ => return Err(EINVAL),
-        };
-        let cut = if n == 0 { MSG_TRUNC } else { 0 };
-        Ok(Received {
-            n,
-            flags: MSG_OOB | cut,
-            ..Received::default()
-        })
-    }
-}
-
 impl ReadSlots for Tcp {
     fn offer(&self, place: &Arc<dyn Place>, slot: u32, nonblocking: &dyn Fn() -> bool) {
         if let Phase::Connected(c) = &self.state.read().phase
@@ -559,379 +515,5 @@ impl ReadSlots for Tcp {
         if let Phase::Connected(c) = &self.state.read().phase {
             c.rx.settle();
         }
-    }
-}
-
-impl Protocol for Tcp {
-    fn bind(&self, who: &Caller<'_>, addr: &[u8]) -> Result<()> {
-        let at = bindable(&self.common, &self.options, who, addr)?;
-        let mut s = self.state.write();
-        match &s.phase {
-            Phase::Idle => {}
-            Phase::Connected(c) if c.is_dead() => s.unconnect(&self.common),
-            _ => return Err(EINVAL),
-        }
-        if s.binding.is_some() {
-            return Err(EINVAL);
-        }
-        let mut local = at;
-        if at.port != 0 || !self.options.on(SOL_IP, IP_BIND_ADDRESS_NO_PORT) {
-            let asked = self.options.asked(at, &self.common, who.cred.euid);
-            let b = self.common.ns.tcp.bind(&asked, Rule::Tcp, None)?;
-            local.port = b.port;
-            s.binding = Some(b);
-        }
-        s.local = Some(local);
-        s.bound = Bound {
-            ip: Some(at.ip).filter(|ip| !ip.is_unspecified()),
-            port: at.port != 0,
-        };
-        s.phase = Phase::Idle;
-        Ok(())
-    }
-
-    fn connect(&self, who: &Caller<'_>, addr: &[u8], block: Block) -> Result<()> {
-        if family_of(addr)? == AF_UNSPEC {
-            self.disconnect();
-            return Ok(());
-        }
-        self.start(who, addr, block)
-    }
-
-    fn listen(&self, who: &Caller<'_>, backlog: i32) -> Result<()> {
-        let max = self.common.ns.somaxconn.load(Ordering::Relaxed);
-        // A negative backlog is a huge one.
-        let backlog = (backlog as u32).min(max) as usize;
-        let mut s = self.state.write();
-        match &s.phase {
-            Phase::Idle => {}
-            Phase::Listening(l) => {
-                let l = l.clone();
-                drop(s);
-                l.queue.lock().backlog = backlog;
-                Tcp::admit(&l);
-                return Ok(());
-            }
-            _ => return Err(EINVAL),
-        }
-        let table = &self.common.ns.tcp;
-        let binding = match &s.binding {
-            Some(b) => b.clone(),
-            None => {
-                let ip = s.bound.ip.unwrap_or_else(|| any_ip(self.common.family));
-                let asked =
-                    self.options
-                        .asked(Endpoint { ip, port: 0 }, &self.common, who.cred.euid);
-                let b = table.bind(&asked, Rule::Tcp, None)?;
-                s.local = Some(Endpoint { ip, port: b.port });
-                s.binding = Some(b.clone());
-                b
-            }
-        };
-        let l = Arc::new(Listener {
-            common: self.common.clone(),
-            options: self.options.clone(),
-            binding: binding.clone(),
-            queue: Mutex::new(AcceptQueue {
-                backlog,
-                ..AcceptQueue::default()
-            }),
-            half_open: AtomicUsize::new(0),
-            cookie_at: AtomicU64::new(0),
-            ticket: Ticket::default(),
-        });
-        table.set_target(&binding, l.clone())?;
-        s.phase = Phase::Listening(l);
-        Ok(())
-    }
-
-    fn accept(&self) -> Result<Parts> {
-        let l = match &self.state.read().phase {
-            Phase::Listening(l) => l.clone(),
-            _ => return Err(EINVAL),
-        };
-        let got = {
-            let mut q = l.queue.lock();
-            if q.closed {
-                return Err(EINVAL);
-            }
-            q.ready.pop_front().ok_or(EAGAIN)?
-        };
-        Tcp::admit(&l);
-        Ok(Parts::new(got.common.clone(), got))
-    }
-
-    fn local_name(&self) -> Result<Vec<u8>> {
-        let l = self.state.read().local;
-        Ok(l.unwrap_or_else(|| Endpoint::any(self.common.family))
-            .encode(self.common.family))
-    }
-
-    fn peer_name(&self) -> Result<Vec<u8>> {
-        match &self.state.read().phase {
-            Phase::Connected(c) if !c.is_dead() => Ok(c.remote.encode(self.common.family)),
-            Phase::Outside(o) => Ok(o.peer()?.encode(self.common.family)),
-            _ => Err(ENOTCONN),
-        }
-    }
-
-    fn accepted_name(&self) -> Result<Vec<u8>> {
-        match &self.state.read().phase {
-            Phase::Connected(c) => Ok(c.remote.encode(self.common.family)),
-            Phase::Outside(o) => Ok(o.remote().encode(self.common.family)),
-            _ => Err(ENOTCONN),
-        }
-    }
-
-    fn is_outside(&self) -> bool {
-        self.common.ns.has_way_out() && self.outside().is_some()
-    }
-
-    fn send(
-        &self,
-        who: &Caller<'_>,
-        src: &mut dyn Source,
-        dest: Option<&[u8]>,
-        _control: Control,
-        flags: u32,
-    ) -> Result<usize> {
-        if let Some(o) = self.outside() {
-            return o.send(src, flags);
-        }
-        if flags & MSG_FASTOPEN != 0
-            && let Some(d) = dest
-            && matches!(self.state.read().phase, Phase::Idle)
-        {
-            self.start(who, d, Block::Yes)?;
-        }
-        self.common.take_error()?;
-        let write = |c: &Connection| {
-            let ns = &*self.common.ns;
-            let urgency = match flags & MSG_OOB {
-                0 => Urgency::Plain,
-                _ => Urgency::Last,
-            };
-            let r = if ns.taps.is_used() {
-                let (connection, inner) = (c, &mut *src);
-                let mut src = Shown {
-                    ns,
-                    connection,
-                    inner,
-                };
-                c.tx.write(&mut src, Gone::ResetLater, urgency, None)
-            } else {
-                c.tx.write(src, Gone::ResetLater, urgency, None)
-            };
-            if matches!(r, Ok(1..)) {
-                c.says(First::Said);
-            }
-            // A reset that comes back is the next read's, too.
-            if self.common.has_error() {
-                c.rx.settle();
-            }
-            r
-        };
-        self.connection(write, EPIPE)
-    }
-
-    fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
-        if let Some(o) = self.outside() {
-            let r = o.receive(dst, flags)?;
-            return Ok(self.with_unread(r));
-        }
-        if flags & MSG_OOB != 0 {
-            return self.receive_urgent(dst, flags);
-        }
-        let (n, ends) = self.connection(
-            |c| {
-                let n = if flags & MSG_TRUNC != 0 && flags & MSG_PEEK == 0 {
-                    c.rx.discard(dst.remaining())
-                } else {
-                    c.rx.read(dst, Take::by(flags))
-                }?;
-                Ok((n, c.rx.is_at_mark()))
-            },
-            ENOTCONN,
-        )?;
-        Ok(self.with_unread(Received {
-            n,
-            ends,
-            ..Received::default()
-        }))
-    }
-
-    fn read_slots(&self) -> Option<&dyn ReadSlots> {
-        Some(self)
-    }
-
-    fn shutdown(&self, how: Shutdown) -> Result<()> {
-        if let Some(o) = self.outside() {
-            o.shutdown(how)?;
-            let changed = Events::WRITABLE | Events::READABLE | Events::HUP;
-            self.common.notify(changed);
-            return Ok(());
-        }
-        {
-            let s = self.state.read();
-            match &s.phase {
-                Phase::Connected(c) if !c.is_dead() => {
-                    if how.write {
-                        c.show_end(&self.common.ns, End::Fin);
-                        c.tx.finish(End::Fin);
-                        c.says(First::Said);
-                    }
-                    if how.read {
-                        c.rx.shut_reader();
-                    }
-                    self.common
-                        .notify(Events::WRITABLE | Events::READABLE | Events::HUP);
-                    return Ok(());
-                }
-                Phase::Listening(_) if !how.read => return Ok(()),
-                Phase::Listening(_) | Phase::Connecting { .. } => {}
-                _ => return Err(ENOTCONN),
-            }
-        }
-        self.disconnect();
-        Ok(())
-    }
-
-    fn poll(&self) -> Events {
-        let mut e = Events::empty();
-        match &self.state.read().phase {
-            Phase::Idle => e |= Events::WRITABLE | Events::HUP,
-            Phase::Connecting { .. } => {}
-            Phase::Outside(o) => e |= o.poll(),
-            Phase::Refused => {
-                e |= Events::WRITABLE | Events::READABLE | Events::RDHUP | Events::HUP;
-            }
-            Phase::Listening(l) => {
-                if !l.queue.lock().ready.is_empty() {
-                    e |= Events::READABLE;
-                }
-            }
-            Phase::Connected(c) => {
-                let (rx, tx) = (c.rx.view(), c.tx.ends());
-                let no_receive = rx.end != End::Open || rx.reader_shut;
-                let no_send = tx.end != End::Open || tx.writer_dead;
-                if no_receive {
-                    e |= Events::READABLE | Events::RDHUP;
-                }
-                if no_receive && no_send {
-                    e |= Events::HUP;
-                }
-                if rx.len >= self.common.rcvlowat() + usize::from(rx.urgent.passes) {
-                    e |= Events::READABLE;
-                }
-                if rx.urgent.unread {
-                    e |= Events::PRI;
-                }
-                if no_send || tx.writable {
-                    e |= Events::WRITABLE;
-                }
-            }
-        }
-        if self.common.has_error() {
-            e |= Events::ERR;
-        }
-        e
-    }
-
-    fn set_option(&self, cred: &Credentials, level: i32, name: i32, v: &[u8]) -> Result<()> {
-        self.set_by_level(cred, level, name, v)
-    }
-
-    /// An error of the host's connection is the host's to tell.
-    fn socket_option(&self, name: i32) -> Option<Result<Vec<u8>>> {
-        if name != SO_ERROR || !self.common.ns.has_way_out() {
-            return None;
-        }
-        let e = self.outside()?.take_error()?;
-        Some(Ok(e.raw().to_le_bytes().to_vec()))
-    }
-
-    fn set_socket_option(&self, name: i32, v: &[u8]) -> Option<Result<()>> {
-        if name == SO_OOBINLINE {
-            // What is offered, and how connections by packets read, goes by it.
-            if let Some(o) = self.outside() {
-                let _ = o.set_option(SOL_SOCKET, name, v);
-            }
-        }
-        if name == SO_KEEPALIVE
-            && self.common.ns.has_way_out()
-            && let Some(o) = self.outside()
-        {
-            let _ = o.set_option(SOL_SOCKET, name, v);
-            // It goes by these, which may have been set before.
-            for (level, name, value) in self.options.set_values() {
-                if level == SOL_TCP && (4..=6).contains(&name) {
-                    let _ = o.set_option(level, name, &value.to_ne_bytes());
-                }
-            }
-        }
-        None
-    }
-
-    fn get_option(&self, level: i32, name: i32) -> Result<Vec<u8>> {
-        self.get_by_level(level, name)
-    }
-
-    fn unread(&self) -> Result<usize> {
-        match &self.state.read().phase {
-            Phase::Connected(c) => {
-                let v = c.rx.view();
-                let inline = self.common.flag(SO_OOBINLINE);
-                Ok(v.urgent.ahead.filter(|_| !inline).unwrap_or(v.len))
-            }
-            Phase::Outside(o) => o.unread(),
-            Phase::Listening(_) => Err(EINVAL),
-            _ => Ok(0),
-        }
-    }
-    fn is_at_mark(&self) -> Result<bool> {
-        match &self.state.read().phase {
-            Phase::Connected(c) => Ok(c.rx.is_at_mark()),
-            Phase::Outside(o) => o.is_at_mark(),
-            Phase::Listening(_) => Err(EINVAL),
-            _ => Ok(false),
-        }
-    }
-    fn unsent(&self) -> usize {
-        match &self.state.read().phase {
-            Phase::Connected(c) => c.tx.view().len,
-            Phase::Outside(o) => o.unsent(),
-            _ => 0,
-        }
-    }
-
-    fn lingering(&self) -> Option<Lingering> {
-        match &self.state.read().phase {
-            Phase::Connected(c) => Lingering::new(&self.common, c.tx.clone()),
-            Phase::Outside(o) => Lingering::new(&self.common, o.clone()),
-            _ => None,
-        }
-    }
-
-    fn close(&self) {
-        let (phase, binding) = {
-            let mut s = self.state.write();
-            (
-                std::mem::replace(&mut s.phase, Phase::Idle),
-                s.binding.take(),
-            )
-        };
-        let free = match &phase {
-            Phase::Outside(o) => {
-                if self.common.closes_by_reset() {
-                    o.reset();
-                }
-                o.close(binding)
-            }
-            _ => binding,
-        };
-        if let Some(b) = free {
-            self.common.ns.tcp.unbind(&b);
-        }
-        self.leave(phase);
     }
 }
