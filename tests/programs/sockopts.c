@@ -68,14 +68,14 @@ static void walk_name(const char *who, int (*make)(void), const char *level_name
 }
 
 /* What the sandbox refuses, or the machine decides: TCP's repair, keys, ULPs, saved SYNs, delays and limits of its
- * timers; BPF; source routes, extension headers, anycast, path MTUs; policies of IPsec; offsets of peeks. */
+ * timers; BPF; source routes, extension headers, anycast, path MTUs; policies of IPsec. */
 static int left_out(int level, int name)
 {
-	static const int of_socket[] = { 2, 18, 27, 28, 42, 50, 51, 52, 68, 71, 80, 83, 84, -1 };
+	static const int of_socket[] = { 2, 18, 27, 28, 50, 51, 52, 68, 71, 80, 83, 84, -1 };
 	static const int of_ip[] = { 3, 4, 5, 9, 16, 17, 22, 41, 48, 50, 52, 64, 65, 66, 67, -1 };
 	static const int of_ipv6[] = { 1, 3, 4, 5, 6, 22, 24, 26, 30, 32, 34, 35, 36, 48, 50, 54, 55, 57, 59, 61, 64, 65,
 				       68, 69, 72, 76, 77, -1 };
-	static const int of_tcp[] = { 10, 11, 12, 13, 14, 19, 20, 21, 22, 23, 26, 27, 28, 29, 32, 33, 35, 37, 43, 44, 45,
+	static const int of_tcp[] = { 10, 11, 12, 13, 14, 19, 20, 21, 22, 23, 26, 29, 32, 33, 35, 43, 44, 45,
 				      46, -1 };
 	static const int none[] = { -1 };
 	const int *l = level == SOL_SOCKET ? of_socket : level == SOL_IP ? of_ip : level == SOL_IPV6 ? of_ipv6 :

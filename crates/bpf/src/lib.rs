@@ -40,6 +40,12 @@ impl From<[u8; 8]> for Insn {
     }
 }
 
+impl From<Insn> for [u8; 8] {
+    fn from(i: Insn) -> [u8; 8] {
+        zerocopy::transmute!(i)
+    }
+}
+
 /// The most instructions of a program (`BPF_MAXINSNS`).
 pub const MAX_INSNS: usize = 4096;
 

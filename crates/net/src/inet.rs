@@ -92,6 +92,9 @@ pub const TCP_LINGER2: i32 = 8;
 pub const TCP_DEFER_ACCEPT: i32 = 9;
 pub const TCP_WINDOW_CLAMP: i32 = 10;
 const TCP_TIMESTAMP: i32 = 24;
+pub const TCP_SAVE_SYN: i32 = 27;
+pub const TCP_SAVED_SYN: i32 = 28;
+const TCP_TX_DELAY: i32 = 37;
 pub const TCP_CONGESTION: i32 = 13;
 /// Its control message has the same number.
 pub const TCP_INQ: i32 = 36;
@@ -172,7 +175,8 @@ const TABLE: &[(i32, i32, Kind, i32)] = &[
     (SOL_TCP, TCP_LINGER2, ANY, 60),
     (SOL_TCP, TCP_DEFER_ACCEPT, ANY, 0),
     // WINDOW_CLAMP, QUICKACK, THIN_LINEAR_TIMEOUTS, THIN_DUPACK, USER_TIMEOUT, FASTOPEN, TIMESTAMP,
-    // NOTSENT_LOWAT, FASTOPEN_CONNECT, FASTOPEN_NO_COOKIE, INQ. (Not: SAVE_SYN, TX_DELAY.)
+    // NOTSENT_LOWAT, FASTOPEN_CONNECT, FASTOPEN_NO_COOKIE, INQ. (TX_DELAY is for a queue
+    // discipline that no device here has.)
     (SOL_TCP, TCP_WINDOW_CLAMP, ANY, 0),
     (SOL_TCP, 12, Bool, 1),
     (SOL_TCP, 16, Int(0, 1), 0),
@@ -183,6 +187,8 @@ const TABLE: &[(i32, i32, Kind, i32)] = &[
     (SOL_TCP, 25, ANY, 0),
     (SOL_TCP, 30, Int(0, 1), 0),
     (SOL_TCP, 34, Int(0, 1), 0),
+    (SOL_TCP, TCP_SAVE_SYN, Int(0, 1), 0),
+    (SOL_TCP, TCP_TX_DELAY, Int(0, (1 << 28) - 1), 0),
     (SOL_TCP, TCP_INQ, Int(0, 1), 0),
     (SOL_UDP, UDP_CORK, Bool, 0),
     (SOL_UDP, 101, Bool, 0),

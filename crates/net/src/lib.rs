@@ -44,9 +44,10 @@
 //! host, user                       the host's network, and the way out by a broker: their channels
 //! readiness                        the host's descriptors whose readiness is a socket's
 //! bindings                         who has which port, and the connections from it
-//! taps, receivers                  who looks at frames; who takes datagrams and packets that come
+//! taps, receivers, frames          who looks at frames; who takes datagrams and packets that come
 //! unix_names, groups, inflight     abstract names; groups of devices; files on their way
-//! options, stamps                  options of all sockets, and the part of one that others share
+//! options, stamps, peeks           options of all sockets, and the part of one that others share
+//! filters                          programs on packets
 //! work, clock, tcp_memory          one thread for all namespaces; the time; a limit of connections
 //! addr, control, interface,
 //! ip_packet                        addresses; ancillary data; interfaces; packets as bytes
@@ -75,6 +76,8 @@ pub mod control;
 mod datagrams;
 pub mod devices;
 mod family;
+mod filters;
+mod frames;
 mod groups;
 pub mod host;
 mod host_socket;
@@ -92,8 +95,12 @@ mod ns;
 mod options;
 mod outside;
 mod packet;
-pub use options::{SO_ATTACH_FILTER, SO_BINDTODEVICE, SO_PEERCRED, SO_PEERGROUPS, SO_PEERPIDFD};
-pub use packet::{INSN as FILTER_INSN, MOST_INSNS as FILTER_MOST};
+mod peeks;
+pub use filters::{INSN as FILTER_INSN, MOST_INSNS as FILTER_MOST};
+pub use options::{
+    SO_ATTACH_BPF, SO_ATTACH_FILTER, SO_ATTACH_REUSEPORT_CBPF, SO_ATTACH_REUSEPORT_EBPF,
+    SO_BINDTODEVICE, SO_PEERCRED, SO_PEERGROUPS, SO_PEERPIDFD,
+};
 pub use procnet::{PROC_NET, PROC_NET_OF_ROOT};
 pub use sysnet::{SYS_NET, SYS_NET_STATISTICS};
 mod procnet;
@@ -122,13 +129,13 @@ mod work;
 pub use addr::{Endpoint, unix_path};
 pub use bindings::PortRange;
 pub use control::{Control, Ucred};
-pub use devices::{ConfOf, Setting, TunFile};
+pub use devices::{ConfOf, ConfVersion, Setting, TunFile};
 pub use family::{socket, socketpair};
 pub use inet::{IP_MSFILTER, MCAST_MSFILTER};
 pub use lingering::Lingering;
 pub use netlink::Inbox as NetlinkInbox;
 pub use ns::{Link, NetNamespace};
-pub use protocol::{Block, Caller, NamespaceOf, PathNames, Received};
+pub use protocol::{Answer, Block, Caller, NamespaceOf, PathNames, Received};
 pub use socket::Socket;
 pub use tables::{OldCounters, TableChange, TableQuery};
 

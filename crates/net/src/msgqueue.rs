@@ -1,8 +1,10 @@
 //! A queue of messages with their boundaries: UNIX datagrams and sequenced packets, and netlink.
 
 use crate::control::Ucred;
+use crate::filters::Packet;
 use crate::inflight::InFlight;
 use crate::options::Common;
+use crate::peeks;
 use crate::stream::Take;
 use abi::Result;
 use abi::errno::{EAGAIN, ECONNREFUSED, ENOBUFS, EPIPE};
@@ -25,13 +27,24 @@ pub struct Msg {
     pub files: Option<InFlight>,
     /// The sender's address, encoded.
     pub from: Vec<u8>,
+    /// Of an empty one: a peek has shown it.
+    pub shown: bool,
+}
+
+impl peeks::Message for Msg {
+    fn bytes(&self) -> usize {
+        self.data.len()
+    }
+    fn shown(&mut self) -> &mut bool {
+        &mut self.shown
+    }
 }
 
 /// What a receive gives.
 pub struct Taken {
     /// Bytes that fitted.
     pub n: usize,
-    /// Bytes in the message.
+    /// Bytes in the message, from where the receive begins.
     pub len: usize,
     pub cred: Ucred,
     pub files: Vec<Arc<File>>,
@@ -113,20 +126,39 @@ impl MsgQueue {
                 Self::wait(&mut s, sender);
                 return Err(EAGAIN);
             }
-            let m = make()?;
+            let mut m = make()?;
             let n = m.data.len();
-            if !self.charge(&mut s, n + OVERHEAD) {
+            if !self.admits(&mut m) {
+                // Who sends is not told.
+                drop(s);
+                drop(m);
+                return Ok(n);
+            }
+            let size = m.data.len();
+            if !self.charge(&mut s, size + OVERHEAD) {
                 // The files that it has are dropped without the lock.
                 drop(s);
                 drop(m);
                 return Err(ENOBUFS);
             }
-            s.bytes += n + OVERHEAD;
+            s.bytes += size + OVERHEAD;
             s.msgs.push_back(m);
             n
         };
         self.owner.notify(Events::READABLE);
         Ok(n)
+    }
+
+    /// Whether the owner's filter lets it in, which may cut it.
+    fn admits(&self, m: &mut Msg) -> bool {
+        let filter = &self.owner.filter;
+        if !filter.is_on() {
+            return true;
+        }
+        let p = Packet::without_device(&m.data);
+        let n = filter.admits(&p, 1);
+        m.data.truncate(n.unwrap_or(0));
+        n.is_some()
     }
 
     /// Whether the owner may have so much more in its queue.
@@ -139,7 +171,10 @@ impl MsgQueue {
 
     /// Appends one of the kernel's own answers. An owner that does not read them gets `ENOBUFS` for
     /// those that find its buffer full (`netlink_overrun`).
-    pub fn push(&self, m: Msg) {
+    pub fn push(&self, mut m: Msg) {
+        if !self.admits(&mut m) {
+            return;
+        }
         {
             let mut s = self.state.lock();
             let most = self.owner.rcvbuf.load(Ordering::Relaxed) as usize;
@@ -156,22 +191,29 @@ impl MsgQueue {
         self.owner.notify(Events::READABLE);
     }
 
-    /// The first message; `None` at the end.
-    pub fn receive(&self, dst: &mut dyn Sink, take: Take) -> Result<Option<Taken>> {
+    /// The first message, or that where a peek begins which passes over `skip` bytes; `None` at
+    /// the end.
+    pub fn receive(
+        &self,
+        dst: &mut dyn Sink,
+        take: Take,
+        skip: Option<usize>,
+    ) -> Result<Option<Taken>> {
         let (r, waiters, dropped) = {
             let mut s = self.state.lock();
             let ended = s.ended || s.shut || s.closed;
-            let Some(m) = s.msgs.front() else {
+            let Some((m, past)) = peeks::find(&mut s.msgs, skip) else {
                 if ended {
                     return Ok(None);
                 }
                 self.owner.take_error()?;
                 return Err(EAGAIN);
             };
-            let n = put_all(dst, &m.data)?;
+            let data = &m.data[past..];
+            let n = put_all(dst, data)?;
             let mut t = Taken {
                 n,
-                len: m.data.len(),
+                len: data.len(),
                 cred: m.cred,
                 files: Vec::new(),
                 from: m.from.clone(),

@@ -17,8 +17,8 @@ use crate::tcp_memory::TcpMemory;
 use crate::unix_names::UnixNames;
 use crate::user::UserNetwork;
 use crate::work::Worker;
-use abi::Result;
-use abi::errno::{EBUSY, EINVAL, ENODEV, EOPNOTSUPP};
+use abi::errno::{EADDRNOTAVAIL, EBUSY, EINVAL, ENETUNREACH, ENODEV, EOPNOTSUPP};
+use abi::{Errno, Result};
 use clas::Clas;
 use netfilter::Engine;
 use netstack::ip::FrameMeta;
@@ -78,6 +78,8 @@ pub struct NetNamespace {
     /// Whether the loopback interface is up, and whether it ever was: it gets its addresses then.
     pub(crate) up: AtomicBool,
     pub(crate) addressed: AtomicBool,
+    /// Whether the loopback interface has no IPv6 (`disable_ipv6`).
+    pub(crate) lacks_loopback_v6: AtomicBool,
     /// Who may administer it.
     pub(crate) user: UserNs,
     /// Addresses of this host beyond the loopback ones, which programs may bind and connect to.
@@ -213,6 +215,7 @@ impl NetNamespace {
             in_flight: shared.in_flight,
             up: AtomicBool::new(up),
             addressed: AtomicBool::new(up),
+            lacks_loopback_v6: AtomicBool::new(false),
             user,
             unprivileged_port_start: AtomicU16::new(1024),
             local_ports: RwLock::default(),
@@ -392,13 +395,25 @@ impl NetNamespace {
     pub(crate) fn next_ino(&self) -> u64 {
         self.next_ino.fetch_add(1, Ordering::Relaxed)
     }
+    /// Whether it is an address of the loopback interface.
+    fn is_loopback(&self, ip: IpAddr) -> bool {
+        let lacks = || ip.is_ipv6() && self.lacks_loopback_v6.load(Ordering::Relaxed);
+        ip.is_loopback() && !lacks()
+    }
+    /// Why there is no way to an address that is not reached.
+    pub(crate) fn why_unreached(&self, ip: IpAddr) -> Errno {
+        match ip.is_loopback() && !self.is_loopback(ip) {
+            true => EADDRNOTAVAIL,
+            false => ENETUNREACH,
+        }
+    }
     /// Whether the address is one of this host's.
     pub(crate) fn is_local(&self, ip: IpAddr) -> bool {
-        ip.is_loopback() || self.local.read().contains(&ip)
+        self.is_loopback(ip) || self.local.read().contains(&ip)
     }
     /// Whether there is a way to the address.
     pub(crate) fn reaches(&self, ip: IpAddr) -> bool {
-        ip.is_loopback() && self.is_up()
+        self.is_loopback(ip) && self.is_up()
             || self.local.read().contains(&ip)
             || self.leaves(ip).is_some_and(|u| u.address(ip).is_some())
             || self.stack().is_some_and(|s| s.source_for(ip).is_ok())
@@ -467,7 +482,11 @@ impl NetNamespace {
     }
     /// Whether the address is somebody else's, and something leads out.
     pub(crate) fn is_outside(&self, ip: IpAddr) -> bool {
-        self.has_way_out() && !self.is_local(ip) && !ip.is_unspecified() && !ip.is_multicast()
+        self.has_way_out()
+            && !self.is_local(ip)
+            && !ip.is_loopback()
+            && !ip.is_unspecified()
+            && !ip.is_multicast()
     }
     /// What leads to an endpoint, if it is not one of this host's: the host's name servers are
     /// outside, whatever their address is.

@@ -3,11 +3,15 @@
 
 use crate::addr::is_inet;
 use crate::control::Ucred;
+use crate::filters::{Filter, Membership, SocketFilter};
 use crate::ns::NetNamespace;
+use crate::peeks::PeekOffset;
 use crate::stamps::Stamps;
 use crate::sys::{AF_NETLINK, AF_UNIX, SOCK_DGRAM, SOCK_RAW, SOCK_STREAM};
 use abi::Result;
-use abi::errno::{EACCES, EDOM, EINVAL, ENFILE, ENODEV, ENOPROTOOPT, EOPNOTSUPP, EPERM, Errno};
+use abi::errno::{
+    EACCES, EDOM, EINVAL, ENFILE, ENODEV, ENOENT, ENOPROTOOPT, EOPNOTSUPP, EPERM, Errno,
+};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -40,7 +44,7 @@ const SO_RCVTIMEO: i32 = 20;
 const SO_SNDTIMEO: i32 = 21;
 pub const SO_BINDTODEVICE: i32 = 25;
 pub const SO_ATTACH_FILTER: i32 = 26;
-const SO_DETACH_FILTER: i32 = 27;
+pub const SO_DETACH_FILTER: i32 = 27;
 const SO_PEERNAME: i32 = 28;
 pub const SO_ACCEPTCONN: i32 = 30;
 const SO_PEERSEC: i32 = 31;
@@ -60,7 +64,10 @@ const SO_BUSY_POLL: i32 = 46;
 const SO_MAX_PACING_RATE: i32 = 47;
 const SO_BPF_EXTENSIONS: i32 = 48;
 const SO_INCOMING_CPU: i32 = 49;
-const SO_ATTACH_BPF: i32 = 50;
+pub const SO_ATTACH_BPF: i32 = 50;
+pub const SO_ATTACH_REUSEPORT_CBPF: i32 = 51;
+pub const SO_ATTACH_REUSEPORT_EBPF: i32 = 52;
+pub const SO_DETACH_REUSEPORT_BPF: i32 = 68;
 const SO_CNX_ADVICE: i32 = 53;
 pub const SO_MEMINFO: i32 = 55;
 const SO_INCOMING_NAPI_ID: i32 = 56;
@@ -135,6 +142,11 @@ pub struct Common {
     mark: AtomicI32,
     device: AtomicI32,
     pub stamps: Stamps,
+    /// SO_ATTACH_FILTER, and SO_ATTACH_REUSEPORT_CBPF.
+    pub filter: SocketFilter,
+    pub chooser: Membership,
+    /// SO_PEEK_OFF.
+    pub peeks: PeekOffset,
     /// SO_MAX_PACING_RATE, bytes a second.
     pacing: AtomicU64,
     /// SO_TXTIME: a clock and flags.
@@ -142,6 +154,13 @@ pub struct Common {
     /// SO_BUF_LOCK: which sizes of buffers were set.
     locked: AtomicU32,
     others: Mutex<Vec<(i32, i32)>>,
+}
+
+/// Whether a program that chooses comes before the socket takes what comes, or after.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Chosen {
+    Before,
+    After,
 }
 
 /// What a connection takes of the kernel's memory while it waits to be accepted.
@@ -174,6 +193,9 @@ impl Common {
             mark: AtomicI32::new(0),
             device: AtomicI32::new(0),
             stamps: Stamps::default(),
+            filter: SocketFilter::default(),
+            chooser: Membership::default(),
+            peeks: PeekOffset::default(),
             pacing: AtomicU64::new(u64::MAX),
             txtime: AtomicU64::new(0),
             locked: AtomicU32::new(0),
@@ -212,6 +234,10 @@ impl Common {
             let _ = c.creator.set(*who);
         }
         c.mark.store(from.mark(), Ordering::Relaxed);
+        c.peeks.set(from.peeks.get());
+        if from.filter.is_on() {
+            c.filter.set(from.filter.get());
+        }
         c.stamps.inherit(&from.stamps);
         c.rcvlowat
             .store(from.rcvlowat.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -313,8 +339,7 @@ impl Common {
             }
             SO_RCVTIMEO | SO_RCVTIMEO_NEW => self.rcvtimeo.store(timeout(v)?, Ordering::Relaxed),
             SO_SNDTIMEO | SO_SNDTIMEO_NEW => self.sndtimeo.store(timeout(v)?, Ordering::Relaxed),
-            SO_PEEK_OFF if int >= 0 => return Err(abi::errno::EOPNOTSUPP),
-            SO_PEEK_OFF => {}
+            SO_PEEK_OFF => self.peeks.set(int),
             SO_BINDTOIFINDEX => {
                 // (Linux takes one that there is not.)
                 if int < 0 {
@@ -338,12 +363,50 @@ impl Common {
                 }
                 self.locked.store(int as u32, Ordering::Relaxed);
             }
-            // (Packet sockets have filters; here, what is joined in memory has no packets to
-            // filter.)
-            SO_ATTACH_FILTER | SO_ATTACH_BPF => return Err(EPERM),
-            SO_DETACH_FILTER => return Err(abi::errno::ENOENT),
+            SO_ATTACH_FILTER => self.filter.set(Some(Arc::new(self.program(v)?))),
+            SO_DETACH_FILTER if self.flag(SO_LOCK_FILTER) => return Err(EPERM),
+            SO_DETACH_FILTER => self.filter.detach()?,
+            // Nobody can make programs of the larger kind.
+            SO_ATTACH_BPF | SO_ATTACH_REUSEPORT_EBPF | SO_ATTACH_REUSEPORT_CBPF
+                if self.flag(SO_LOCK_FILTER) =>
+            {
+                return Err(EPERM);
+            }
+            SO_ATTACH_BPF | SO_ATTACH_REUSEPORT_EBPF => return Err(EINVAL),
+            // The sockets that share ports say so themselves.
+            SO_ATTACH_REUSEPORT_CBPF | SO_DETACH_REUSEPORT_BPF => return Err(EINVAL),
             _ => return Err(ENOPROTOOPT),
         }
+        Ok(())
+    }
+
+    /// A program, checked: `EPERM` where the socket's is locked.
+    fn program(&self, v: &[u8]) -> Result<Filter> {
+        if self.flag(SO_LOCK_FILTER) {
+            return Err(EPERM);
+        }
+        Filter::new(v, self.user.get())
+    }
+
+    /// Has a program choose who of those at its port gets what comes
+    /// (`reuseport_attach_prog`). One that shares its port has a group from when it is bound.
+    pub fn set_chooser(&self, name: i32, v: &[u8], bound: Chosen) -> Result<()> {
+        let has_group = self.chooser.get().is_some();
+        let shares = self.flag(SO_REUSEPORT);
+        if name == SO_DETACH_REUSEPORT_BPF {
+            int_of(v)?;
+            let old = self.chooser.detach().map(drop);
+            return old.ok_or(if shares { ENOENT } else { EINVAL });
+        }
+        let program = self.program(v)?;
+        let may = match bound {
+            Chosen::Before => shares,
+            Chosen::After => has_group,
+        };
+        if !may {
+            return Err(EINVAL);
+        }
+        self.chooser.attach(program);
         Ok(())
     }
 
@@ -501,8 +564,6 @@ impl Common {
         }
         match name {
             SO_BSDCOMPAT => int(0),
-            // No filter is there; packet sockets have their own.
-            SO_ATTACH_FILTER => Some(Ok(Vec::new())),
             SO_TXTIME => Some(Ok(self
                 .txtime
                 .load(Ordering::Relaxed)
@@ -535,7 +596,7 @@ impl Common {
             SO_SNDTIMEO | SO_SNDTIMEO_NEW => {
                 Some(Ok(timeval(self.sndtimeo.load(Ordering::Relaxed))))
             }
-            SO_PEEK_OFF => int(-1),
+            SO_PEEK_OFF => int(self.peeks.get()),
             SO_BINDTODEVICE => {
                 let name = self.ns.device_name(self.device());
                 Some(Ok(

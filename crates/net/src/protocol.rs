@@ -6,8 +6,8 @@ use crate::lingering::Lingering;
 use crate::ns::NetNamespace;
 use crate::options::Common;
 use crate::sys::{SHUT_RD, SHUT_RDWR, SHUT_WR};
-use abi::Result;
 use abi::errno::{EINVAL, ENODEV, ENOPROTOOPT, ENOTTY, EOPNOTSUPP};
+use abi::{Errno, Result};
 use clas::Mappable;
 use std::any::Any;
 use std::sync::Arc;
@@ -97,6 +97,15 @@ impl Received {
     }
 }
 
+/// What an option says to whoever has so much room for it.
+pub struct Answer {
+    pub bytes: Vec<u8>,
+    /// What becomes of the length.
+    pub told: usize,
+    /// The call fails all the same.
+    pub error: Option<Errno>,
+}
+
 /// What a family and type do.
 pub trait Protocol: Any + Send + Sync {
     fn bind(&self, who: &Caller<'_>, addr: &[u8]) -> Result<()>;
@@ -143,6 +152,10 @@ pub trait Protocol: Any + Send + Sync {
     }
     /// An option that is asked for with a value; `None` where it is none of these.
     fn option_of(&self, _level: i32, _name: i32, _v: &[u8]) -> Option<Result<Vec<u8>>> {
+        None
+    }
+    /// An option whose answer goes by the room for it; `None` where it is none of these.
+    fn answer(&self, _level: i32, _name: i32, _room: usize) -> Option<Answer> {
         None
     }
     /// What `mmap(2)` maps.

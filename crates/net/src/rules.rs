@@ -33,6 +33,24 @@ impl NetNamespace {
         inside.then_some(stack)
     }
 
+    /// The same, for a connection at whose segments somebody looks.
+    pub(crate) fn packets_inside(&self, to: Endpoint) -> Option<&Arc<Stack>> {
+        let stack = self
+            .stack()
+            .filter(|_| self.ruled.load(Ordering::Relaxed))?;
+        let inside = self.is_local(to.ip) && self.names_at(to).is_none();
+        inside.then_some(stack)
+    }
+
+    /// Connections inside may be packets from now on: `ENOMEM` where none can be.
+    pub(crate) fn begin_packets(self: &Arc<Self>) -> Result<()> {
+        if !self.takes_rules() {
+            return Err(ENOMEM);
+        }
+        self.begin_rules();
+        Ok(())
+    }
+
     /// Takes in what passes inside as packets. Its caller holds no lock.
     pub(crate) fn pass_inside(&self) {
         if self.ruled.load(Ordering::Relaxed)
@@ -98,13 +116,20 @@ impl NetNamespace {
 
     /// The stack has the loopback device from now on.
     fn begin_rules(self: &Arc<Self>) {
+        if self.has_loopback() {
+            let table = self.table.lock();
+            self.apply(&table);
+        }
+    }
+
+    /// The same, before the table is applied; whether it is news.
+    pub(crate) fn has_loopback(&self) -> bool {
         if self.ruled.swap(true, Ordering::Relaxed) {
-            return;
+            return false;
         }
         let seed = u128::from_ne_bytes(random()) as u64;
         self.rules.flows.set_seed(seed);
-        let table = self.table.lock();
-        self.apply(&table);
+        true
     }
 
     /// Where a connection was to go that rules have sent to `local` (`SO_ORIGINAL_DST`).

@@ -5,8 +5,8 @@ use crate::inflight::{self, InFlight};
 use crate::landlock;
 use crate::lingering::Lingering;
 use crate::ns::NetNamespace;
-use crate::options::{Common, SO_MEMINFO};
-use crate::protocol::{Block, Caller, Parts, PathNames, Protocol, Received, Shutdown};
+use crate::options::{Common, SO_ATTACH_FILTER, SO_MEMINFO};
+use crate::protocol::{Answer, Block, Caller, Parts, PathNames, Protocol, Received, Shutdown};
 use crate::sys::*;
 use abi::Result;
 use abi::errno::{EINVAL, EPIPE};
@@ -330,6 +330,35 @@ impl Socket {
         let lost = self.protocol.lost();
         let all = [unread, receive, unsent, send, 0, unsent, 0, 0, lost];
         all.iter().flat_map(|n| n.to_le_bytes()).collect()
+    }
+    /// The same for an option whose answer goes by the room for it; `None` for all others.
+    #[must_use]
+    pub fn answer(&self, level: i32, name: i32, room: usize) -> Option<Answer> {
+        if (level, name) == (SOL_SOCKET, SO_ATTACH_FILTER) {
+            return Some(self.filter(room));
+        }
+        self.protocol.answer(level, name, room)
+    }
+    /// SO_GET_FILTER: room and length are numbers of instructions (`sk_get_filter`).
+    fn filter(&self, room: usize) -> Answer {
+        let bytes = self
+            .common
+            .filter
+            .get()
+            .map_or_else(Vec::new, |f| f.bytes());
+        let n = bytes.len() / crate::filters::INSN;
+        match room {
+            _ if room >= n && room > 0 => Answer {
+                bytes,
+                told: n,
+                error: None,
+            },
+            _ => Answer {
+                bytes: Vec::new(),
+                told: if room == 0 { n } else { room },
+                error: (room > 0).then_some(EINVAL),
+            },
+        }
     }
     /// The same for an option that is asked for with a value; `None` for all others.
     #[must_use]

@@ -330,6 +330,7 @@ impl Half {
                 .any(|g| g.files.is_some() || g.aside.is_some())
             || s.mark.is_some()
             || self.reader.rcvlowat() > 1
+            || self.reader.peeks.is_on()
             || self.reader.flag(SO_PASSCRED)
             || self.reader.flag(SO_PASSPIDFD)
             || self.reader.has_error()
@@ -495,8 +496,8 @@ impl Half {
         }
     }
 
-    /// Reads bytes (TCP). `skip` passes over bytes of a peek.
-    pub fn read(&self, dst: &mut dyn Sink, take: Take) -> Result<usize> {
+    /// Reads bytes (TCP). A peek passes over `skip` bytes.
+    pub fn read(&self, dst: &mut dyn Sink, take: Take, skip: usize) -> Result<usize> {
         self.taking(|s| {
             let (past, most) = s.until_mark(self.inline());
             if dst.remaining() == 0 {
@@ -506,7 +507,7 @@ impl Half {
                 s.ring.consume(past);
                 s.took(past);
             }
-            let past = if take == Take::Peek { past } else { 0 };
+            let past = if take == Take::Peek { past + skip } else { 0 };
             if s.ring.len() <= past {
                 return self.empty(s);
             }
@@ -517,7 +518,7 @@ impl Half {
                     s.was_read(n);
                     Ok(n)
                 }
-                Take::Peek => s.ring.peek_into(dst, past, most),
+                Take::Peek => s.ring.peek_into(dst, past, most.saturating_sub(skip)),
             }
         })
     }
@@ -540,9 +541,15 @@ impl Half {
 
     /// Reads bytes of a UNIX stream: ends after bytes that came with files, and, where the reader
     /// asks who wrote, before bytes of another writer.
-    pub fn read_unix(&self, dst: &mut dyn Sink, take: Take, of: Writers) -> Result<Got> {
+    pub fn read_unix(
+        &self,
+        dst: &mut dyn Sink,
+        (take, skip): (Take, Option<usize>),
+        of: Writers,
+    ) -> Result<Got> {
         let mut left = Left::default();
-        let got = self.taking(|s| self.read_segments(s, dst, (take, of), &mut left));
+        let how = (take, skip.unwrap_or(0), of);
+        let got = self.taking(|s| self.read_segments(s, dst, how, &mut left));
         drop(left.passed);
         let mut got = got?;
         if let Some(f) = left.arrived {
@@ -555,7 +562,7 @@ impl Half {
         &self,
         s: &mut State,
         dst: &mut dyn Sink,
-        (take, of): (Take, Writers),
+        (take, mut skip, of): (Take, usize, Writers),
         left: &mut Left,
     ) -> Result<Got> {
         let mut got = Got::default();
@@ -573,6 +580,11 @@ impl Half {
             }
             if dst.remaining() == 0 && got.n > 0 {
                 break;
+            }
+            let whole = seg.aside.as_ref().map_or(seg.len, |_| 1);
+            if take == Take::Peek && skip >= whole {
+                (skip, at, i) = (skip - whole, at + seg.len, i + 1);
+                continue;
             }
             let aside = seg.aside.take();
             let meets = aside
@@ -592,12 +604,11 @@ impl Half {
                 }
                 _ => {}
             }
-            let from = if take == Take::Peek { at } else { 0 };
-            let whole = seg.aside.as_ref().map_or(seg.len, |_| 1);
+            let from = if take == Take::Peek { at + skip } else { 0 };
             let n = match meets {
                 Some(Meets::Byte(b)) if dst.remaining() > 0 => dst.put(&[b]),
                 Some(_) => Ok(0),
-                None => s.ring.peek_into(dst, from, seg.len),
+                None => s.ring.peek_into(dst, from, seg.len - skip),
             };
             let n = match n {
                 Ok(n) => n,
@@ -606,9 +617,10 @@ impl Half {
             };
             got.cred = Some(seg.cred);
             got.n += n;
-            let mut stop = n < whole;
+            let mut stop = n < whole - skip;
             if take == Take::Peek {
-                at += seg.len.min(n);
+                at += seg.len.min(skip + n);
+                skip = 0;
                 if let Some(f) = &seg.files {
                     got.files = f.peek();
                     stop = true;

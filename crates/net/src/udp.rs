@@ -5,15 +5,19 @@ mod cork;
 use cork::Cork;
 
 use crate::addr::{Endpoint, family_of, parse_inet};
-use crate::bindings::{Binding, Rule};
+use crate::bindings::{Binding, Coming, Rule};
 use crate::control::Control;
 use crate::datagrams::{Course, DatagramSocket, Peer, Route, Wishes};
+use crate::filters::Filter;
+use crate::frames::{Framed, udp_frame};
 use crate::inet::{self, *};
 use crate::interface::{LO_INDEX, stays};
-use crate::loopback::udp_frame;
+use crate::ip_packet::Packet;
 use crate::msgqueue::take_all;
 use crate::ns::NetNamespace;
-use crate::options::{Common, SO_ACCEPTCONN};
+use crate::options::{
+    Chosen, Common, SO_ACCEPTCONN, SO_ATTACH_REUSEPORT_CBPF, SO_DETACH_REUSEPORT_BPF,
+};
 use crate::protocol::{Block, Caller, Parts, Protocol, Received, Shutdown};
 use crate::receivers::{Arrival, Quote, UdpReceiver};
 use crate::sys::*;
@@ -35,6 +39,8 @@ use vfs::file::BufSource;
 use vfs::{Credentials, Sink, Source};
 use wait::Events;
 
+/// The bytes of UDP's header.
+const HEADER: usize = 8;
 /// The longest message to an IPv4 address whose way is looked at.
 const LONGEST_V4: usize = 65_535;
 const LOOPBACK_MTU: u32 = 65_536;
@@ -92,12 +98,22 @@ pub(crate) fn arrived(
         to_all(ns, from, to, data, came);
         return true;
     }
-    let Some(rx) = ns.udp.lookup(to, |rx| rx.takes(from, to, came.device)) else {
+    let ask = |f: &Filter| ask_of(f, from, &came, data);
+    let coming = Coming { from, ask: &ask };
+    let found = ns
+        .udp
+        .lookup(to, Some(coming), |rx| rx.takes(from, to, came.device));
+    let Some(rx) = found else {
         return false;
     };
     // A piece of a large frame would keep the whole.
     rx.put(Bytes::copy_from_slice(data), from, came);
     true
+}
+
+/// What a program that chooses says of a datagram.
+fn ask_of(f: &Filter, from: Endpoint, came: &Arrival, data: &[u8]) -> u32 {
+    f.run(&Framed::udp(from, came, data).seen(Some(HEADER)))
 }
 
 /// A datagram to a group or to all of a network goes to each socket that fits.
@@ -117,7 +133,7 @@ fn to_all(ns: &NetNamespace, from: Endpoint, to: Endpoint, data: &[u8], came: Ar
 
 /// What was sent did not arrive; whether it was somebody's here.
 pub(crate) fn failed(ns: &NetNamespace, q: &Quote<'_>) -> bool {
-    let found = ns.udp.lookup(q.from, |rx| match rx.peer() {
+    let found = ns.udp.lookup(q.from, None, |rx| match rx.peer() {
         Some(p) if p != q.to => None,
         p => Some(p.map_or(0, |_| 8)),
     });
@@ -141,12 +157,19 @@ impl UdpReceiver for UdpRx {
         }
     }
 
-    fn put(&self, data: Bytes, from: Endpoint, came: Arrival) {
+    fn put(&self, mut data: Bytes, from: Endpoint, came: Arrival) {
+        let filter = &self.socket.common.filter;
+        if filter.is_on() {
+            let made = Framed::udp(from, &came, &data);
+            let Some(n) = filter.admits(&made.seen(Some(0)), HEADER) else {
+                return self.socket.queue.lose();
+            };
+            data.truncate(n - HEADER);
+        }
         self.socket.queue.put(data, from, came);
     }
 
     fn failed(&self, q: &Quote<'_>) {
-        const HEADER: usize = 8;
         let peer = match self.peer() {
             Some(_) => Peer::Connected,
             None => Peer::Any,
@@ -177,7 +200,7 @@ impl Inside for UdpRx {
         }
         let to = self.socket.common.ns.source_for(from.ip);
         let data = Bytes::copy_from_slice(data);
-        self.socket.queue.put(data, from, Arrival::inside(to, 0));
+        self.put(data, from, Arrival::inside(to, 0));
     }
     /// A connected socket is told.
     fn failed(&self, to: Endpoint, e: abi::Errno) {
@@ -261,11 +284,10 @@ impl Udp {
         if let Some(out) = self.common.ns.leaves(to.ip) {
             return self.send_out(out, to, &data);
         }
-        let rx = self
-            .common
-            .ns
-            .udp
-            .lookup(to, |rx| rx.takes(from, to, LO_INDEX));
+        let ask = |f: &Filter| ask_of(f, from, &came, &data);
+        let coming = Some(Coming { from, ask: &ask });
+        let table = &self.common.ns.udp;
+        let rx = table.lookup(to, coming, |rx| rx.takes(from, to, LO_INDEX));
         let Some(rx) = rx else {
             if let Some(out) = self.common.ns.leaves_to(to) {
                 return self.send_out(out, to, &data);
@@ -275,10 +297,30 @@ impl Udp {
                 return stack.ask_docker(names, &rx, &data);
             }
             self.common.ns.loop_udp(from, to, came.tos, &data);
+            self.show_raw(from, to, &data, came);
             return self.refused(from, to, &data, peer);
         };
         self.common.ns.loop_udp(from, to, came.tos, &data);
+        self.show_raw(from, to, &data, came);
         rx.put(data.into(), from, came);
+    }
+
+    /// Raw sockets see what passes inside, too.
+    fn show_raw(&self, from: Endpoint, to: Endpoint, data: &[u8], came: Arrival) {
+        let raw = &self.common.ns.raw;
+        if !raw.is_used() || from.ip.is_ipv4() != to.ip.is_ipv4() {
+            return;
+        }
+        let made = Framed::udp(from, &came, data);
+        let (whole, payload) = (made.seen(None).data, made.seen(Some(0)).data);
+        let packet = Packet {
+            from: from.ip,
+            to: to.ip,
+            protocol: IPPROTO_UDP as u8,
+            payload,
+            whole,
+        };
+        raw.deliver(&packet, came);
     }
 
     /// Nobody is at a port of this host: as if its "port unreachable" had come back.
@@ -500,6 +542,10 @@ impl Udp {
 
 impl Protocol for Udp {
     fn bind(&self, who: &Caller<'_>, addr: &[u8]) -> Result<()> {
+        let is_bound = self.state.lock().binding.is_some();
+        if is_bound && family_of(addr).is_ok_and(crate::addr::is_inet) {
+            return Err(EINVAL);
+        }
         let at = bindable(&self.common, self.options(), who, addr)?;
         let mut s = self.state.lock();
         if s.binding.is_some() {
@@ -533,11 +579,12 @@ impl Protocol for Udp {
             }
             return Ok(());
         }
-        let to = self.parse(addr)?;
-        let bound = s.binding.as_ref().map(|b| b.ip);
-        let wishes = Wishes::default().with_scope(addr);
-        let route = self.rx.socket.route(bound, to, &wishes)?;
+        // (One that fails has a port all the same.)
+        let had = s.binding.as_ref().map(|b| b.ip);
         let port = self.ensure_bound(&mut s, who.cred.euid)?.port;
+        let to = self.parse(addr)?;
+        let wishes = Wishes::default().with_scope(addr);
+        let route = self.rx.socket.route(had, to, &wishes)?;
         let ip = route.source;
         s.local = Some(Endpoint { ip, port });
         *self.rx.ends.lock() = Ends {
@@ -581,7 +628,7 @@ impl Protocol for Udp {
     }
 
     fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
-        self.rx.socket.receive(dst, flags, 0)
+        self.rx.socket.receive(dst, flags)
     }
 
     fn has_error_queue(&self) -> bool {
@@ -629,6 +676,17 @@ impl Protocol for Udp {
             }
         }
     }
+    fn set_socket_option(&self, name: i32, v: &[u8]) -> Option<Result<()>> {
+        if !matches!(name, SO_ATTACH_REUSEPORT_CBPF | SO_DETACH_REUSEPORT_BPF) {
+            return None;
+        }
+        let bound = match self.state.lock().binding {
+            Some(_) => Chosen::After,
+            None => Chosen::Before,
+        };
+        Some(self.common.set_chooser(name, v, bound))
+    }
+
     fn option_of(&self, level: i32, name: i32, v: &[u8]) -> Option<Result<Vec<u8>>> {
         self.rx.socket.option_of(level, name, v)
     }

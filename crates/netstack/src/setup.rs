@@ -50,6 +50,16 @@ pub struct Conf {
     /// What is for others is not sent on, whatever [`Forwards::v4`] says.
     pub keeps: bool,
     pub reverse_path: ReversePath,
+    /// What is for 127.0.0.0/8 is taken (`route_localnet`).
+    #[serde(default)]
+    pub takes_loopback: bool,
+    /// What is from an address of this host's is taken (`accept_local`).
+    #[serde(default)]
+    pub takes_own: bool,
+    /// `arp_ignore`: 0 answers for each address of this host's, 1 for the device's own, 2 so to
+    /// those of its network alone, 3 not for those that are this host's alone, 8 for none.
+    #[serde(default)]
+    pub arp_ignore: u8,
 }
 
 /// By which device the way to a packet's source must lead (RFC 3704).

@@ -10,6 +10,8 @@
 //!   found by at most some thousand words of bits, however many there are.
 //! - The two ends of a connection that began here are an [`Ends`] once at most, until its end. Both
 //!   sides hold it where both are inside, and it is over with the last of them.
+//! - Of several that share a port (SO_REUSEPORT) one gets all that comes from an address and port,
+//!   by a keyed hash of both ends, unless a program chooses ([`crate::filters`]).
 //! - Where the search for a port begins is a keyed hash of how many there were, which nobody
 //!   outside foresees (RFC 6056).
 //!
@@ -22,6 +24,7 @@ mod free;
 pub use free::PortRange;
 
 use crate::addr::{Endpoint, any_ip};
+use crate::filters::{Chooser, Filter};
 use crate::options::{Common, SO_REUSEADDR, SO_REUSEPORT};
 use crate::sys::{AF_INET, AF_INET6};
 use abi::Result;
@@ -30,6 +33,7 @@ use free::{Bits, For, Used};
 use parking_lot::Mutex;
 use siphasher::sip::SipHasher13;
 use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -103,6 +107,12 @@ impl<T: ?Sized> Binding<T> {
             && (self.ip.is_unspecified() || o.ip.is_unspecified() || self.ip == o.ip)
             && (a == 0 || b == 0 || a == b)
     }
+    /// Whether both are of one group of those that share their port (`sock_reuseport`).
+    fn shares_with(&self, o: &Binding<T>) -> bool {
+        let (a, b) = (&self.common, &o.common);
+        let same = (self.ip, self.uid, a.device()) == (o.ip, o.uid, b.device());
+        same && self.families() == o.families() && a.flag(SO_REUSEPORT) && b.flag(SO_REUSEPORT)
+    }
     /// How well it fits a destination: `None` not at all.
     fn score(&self, dest: IpAddr) -> Option<u32> {
         if self.ip == dest {
@@ -152,13 +162,20 @@ impl<T: ?Sized> Port<T> {
         if group.len() >= GROUP_MOST {
             return Err(EADDRINUSE);
         }
+        if b.common.flag(SO_REUSEPORT) {
+            let other = group.iter().find(|o| o.shares_with(b));
+            b.common.chooser.join(other.map(|o| &o.common.chooser));
+        }
         group.push(b.clone());
         Ok(())
     }
 
     fn remove_target(&mut self, b: &Binding<T>) {
         if let Some(group) = self.targets.get_mut(&b.ip) {
-            group.retain(|x| x.id != b.id);
+            // As on Linux the last one takes its place, by which programs choose.
+            if let Some(i) = group.iter().position(|x| x.id == b.id) {
+                group.swap_remove(i);
+            }
             if group.is_empty() {
                 self.targets.remove(&b.ip);
             }
@@ -222,6 +239,14 @@ impl Drop for Ends {
     }
 }
 
+/// What comes, as it is asked who of those that share a port gets it.
+#[derive(Clone, Copy)]
+pub struct Coming<'a> {
+    pub from: Endpoint,
+    /// What a program says of the packet, behind its transport's header.
+    pub ask: &'a dyn Fn(&Filter) -> u32,
+}
+
 /// All bindings of one protocol.
 pub struct PortTable<T: ?Sized> {
     inner: Mutex<Inner<T>>,
@@ -229,7 +254,6 @@ pub struct PortTable<T: ?Sized> {
     next_id: AtomicU64,
     key: [u8; 16],
     next: AtomicU32,
-    turn: AtomicU32,
 }
 
 /// See the module.
@@ -302,7 +326,6 @@ impl<T: ?Sized> PortTable<T> {
             next_id: AtomicU64::new(0),
             key,
             next: AtomicU32::new(0),
-            turn: AtomicU32::new(0),
         }
     }
 
@@ -474,10 +497,15 @@ impl<T: ?Sized> PortTable<T> {
     }
 
     /// Who takes what is sent to `dest`. `better` adds to the score of a candidate (`None` rejects
-    /// it). Among equals (SO_REUSEPORT) they take turns.
-    pub fn lookup(&self, dest: Endpoint, better: impl Fn(&T) -> Option<u32>) -> Option<Arc<T>> {
+    /// it). Among equals that share the port it is who `coming` is for; of others, the newest.
+    pub fn lookup(
+        &self,
+        dest: Endpoint,
+        coming: Option<Coming<'_>>,
+        better: impl Fn(&T) -> Option<u32>,
+    ) -> Option<Arc<T>> {
         let inner = self.inner.lock();
-        let mut best: Vec<Arc<T>> = Vec::new();
+        let mut best = Vec::new();
         let mut top = 0;
         for b in inner.ports.get(&dest.port)?.targets_at(dest.ip) {
             let Some(t) = b.target.lock().clone() else {
@@ -491,17 +519,37 @@ impl<T: ?Sized> PortTable<T> {
                 best.clear();
             }
             if score == top {
-                best.push(t);
+                best.push((b, t));
             }
         }
-        match best.len() {
-            0 => None,
-            1 => best.pop(),
-            n => {
-                let i = self.turn.fetch_add(1, Ordering::Relaxed) as usize % n;
-                Some(best.swap_remove(i))
-            }
+        let newest: &Common = &best.last()?.0.common;
+        let group = newest.chooser.get().filter(|_| newest.flag(SO_REUSEPORT));
+        let mut best: Vec<_> = best.into_iter().map(|(_, t)| t).collect();
+        // A program may take a while.
+        drop(inner);
+        match group.and_then(|g| self.choose(dest, coming, &g, best.len())) {
+            Some(i) => Some(best.swap_remove(i)),
+            None => best.pop(),
         }
+    }
+
+    /// Which of those that share a port gets what comes (`reuseport_select_sock`).
+    fn choose(
+        &self,
+        dest: Endpoint,
+        coming: Option<Coming<'_>>,
+        group: &Chooser,
+        n: usize,
+    ) -> Option<usize> {
+        let coming = coming.filter(|_| n > 1)?;
+        let chosen = group.program().map(|p| (coming.ask)(&p) as usize);
+        if let Some(i) = chosen.filter(|i| *i < n) {
+            return Some(i);
+        }
+        let mut h = SipHasher13::new_with_key(&self.key);
+        (coming.from.ip, coming.from.port, dest.ip, dest.port).hash(&mut h);
+        let part = (h.finish() >> 32) * n as u64;
+        Some((part >> 32) as usize)
     }
 
     /// All who take what is sent to `dest`, if `take` says so.

@@ -9,6 +9,7 @@ use crate::control::Control;
 use crate::inet::*;
 use crate::msgqueue::put_all;
 use crate::options::{Common, SO_MARK, SO_PRIORITY, SO_RCVMARK, SO_RCVPRIORITY, SO_RXQ_OVFL};
+use crate::peeks;
 use crate::protocol::Received;
 use crate::receivers::Arrival;
 use crate::stamps::Told;
@@ -55,6 +56,17 @@ pub(crate) struct Datagram {
     time: i64,
     /// How many were lost until then.
     lost: u32,
+    /// Of an empty one: a peek has shown it.
+    shown: bool,
+}
+
+impl peeks::Message for Datagram {
+    fn bytes(&self) -> usize {
+        self.data.len()
+    }
+    fn shown(&mut self) -> &mut bool {
+        &mut self.shown
+    }
 }
 
 impl DatagramQueue {
@@ -95,17 +107,19 @@ impl DatagramQueue {
                 came,
                 time: hostcall::time::clock_nanos(0),
                 lost,
+                shown: false,
             });
         }
         self.common.notify(Events::READABLE);
     }
 
-    /// The first one: taken, or shared with the queue (MSG_PEEK).
-    fn first(&self, flags: u32) -> Result<Option<Datagram>> {
+    /// The first one: taken, or shared with the queue (MSG_PEEK), where it is that at the offset of
+    /// `skip` bytes; and how many bytes of it come before.
+    fn first(&self, flags: u32, skip: Option<usize>) -> Result<Option<(Datagram, usize)>> {
         let mut q = self.state.lock();
         if flags & MSG_PEEK != 0 {
-            if let Some(m) = q.msgs.front() {
-                return Ok(Some(m.clone()));
+            if let Some((m, past)) = peeks::find(&mut q.msgs, skip) {
+                return Ok(Some((m.clone(), past)));
             }
         } else if let Some(m) = q.msgs.pop_front() {
             q.bytes -= m.data.len() + OVERHEAD;
@@ -113,30 +127,38 @@ impl DatagramQueue {
             if let Some(c) = &mut q.memory {
                 c.set(left);
             }
-            return Ok(Some(m));
+            return Ok(Some((m, 0)));
         }
         if q.shut { Ok(None) } else { Err(EAGAIN) }
     }
 
-    /// A receive, from `skip` bytes of the message on.
+    /// A receive; where peeks have an offset, from there on.
     pub fn receive(
         &self,
         dst: &mut dyn Sink,
         flags: u32,
-        skip: usize,
         options: &InetOptions,
     ) -> Result<Received> {
-        let Some(m) = self.first(flags)? else {
+        let peeks = &self.common.peeks;
+        // (Pings keep the offset, and do not go by it.)
+        let has_offset = self.common.protocol == IPPROTO_UDP;
+        let skip = peeks.skip(flags).filter(|_| has_offset);
+        let Some((m, past)) = self.first(flags, skip)? else {
             return Ok(Received::default());
         };
-        let data = &m.data[skip.min(m.data.len())..];
-        let n = put_all(dst, data)?;
-        let len = data.len();
+        let (len, room) = (m.data.len(), dst.remaining());
+        let n = put_all(dst, &m.data[past..])?;
+        // Who asks for more than is left is told of nothing, for as much of all that it is cut.
+        let cut = room <= len - past && room < len;
+        let told = if flags & MSG_TRUNC != 0 { len } else { n };
+        if has_offset {
+            peeks.received(flags, told);
+        }
         Ok(Received {
-            n: if flags & MSG_TRUNC != 0 { len } else { n },
+            n: told,
             addr: m.from.encode_from(self.common.family, m.came.device),
             control: self.control(options, &m),
-            flags: if n < len { MSG_TRUNC } else { 0 },
+            flags: if cut { MSG_TRUNC } else { 0 },
             ..Received::default()
         })
     }
@@ -158,6 +180,12 @@ impl DatagramQueue {
         put(SO_RCVPRIORITY, SO_PRIORITY, m.came.priority as u32);
         control_for(common, options, m.came, &mut c);
         c
+    }
+
+    /// A datagram comes that is not taken.
+    pub fn lose(&self) {
+        let mut q = self.state.lock();
+        q.lost = q.lost.wrapping_add(1);
     }
 
     /// How many found no room.

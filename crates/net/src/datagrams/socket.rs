@@ -100,13 +100,13 @@ impl DatagramSocket {
         }
     }
 
-    /// A receive, from `skip` bytes of the message on.
-    pub fn receive(&self, dst: &mut dyn Sink, flags: u32, skip: usize) -> Result<Received> {
+    /// A receive, from its queue or from that of errors.
+    pub fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
         if flags & MSG_ERRQUEUE != 0 {
             return self.errors.receive(dst, &self.options);
         }
         self.common.take_error()?;
-        self.queue.receive(dst, flags, skip, &self.options)
+        self.queue.receive(dst, flags, &self.options)
     }
 
     /// What poll(2) tells of its queues.

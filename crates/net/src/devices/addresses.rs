@@ -9,8 +9,8 @@ use crate::ns::NetNamespace;
 use crate::route::{Route, TABLE_MAIN, network};
 use abi::Result;
 use abi::errno::{
-    EADDRNOTAVAIL, EEXIST, EHOSTUNREACH, EINVAL, ENETDOWN, ENETUNREACH, ENODEV, ENOENT, ENOSPC,
-    EOPNOTSUPP, ESRCH,
+    EACCES, EADDRNOTAVAIL, EEXIST, EHOSTUNREACH, EINVAL, ENETDOWN, ENETUNREACH, ENODEV, ENOENT,
+    ENOSPC, EOPNOTSUPP, ESRCH,
 };
 use netstack::ip::{NeighbourInfo, NeighbourState};
 use netstack::setup::Neighbour;
@@ -52,6 +52,9 @@ impl NetNamespace {
         }
         let news = {
             let mut t = self.table.lock();
+            if a.ip.is_ipv6() && self.confs_for(&t).lacks_v6(index) {
+                return Err(EACCES);
+            }
             let full = t.addresses() >= MOST_ADDRESSES;
             let e = t.entries.get_mut(&index).ok_or(ENODEV)?;
             let same = |o: &Address| o.ip == a.ip && (a.ip.is_ipv6() || o.prefix == a.prefix);
@@ -98,13 +101,24 @@ impl NetNamespace {
         self.may_change(index)?;
         let news = {
             let mut t = self.table.lock();
+            let promotes = self.confs_for(&t).promotes(index);
+            let mut promoted = None;
             let e = t.entries.get_mut(&index).ok_or(ENODEV)?;
             let is_it = |a: &Address| a.ip == ip && prefix.is_none_or(|p| p == a.prefix);
             let at = e.addresses.iter().position(|(a, _)| is_it(a));
             let (a, _) = e.addresses.remove(at.ok_or(EADDRNOTAVAIL)?);
             let mut gone = vec![a.clone()];
-            // With the first of a network the others go.
-            if ip.is_ipv4() && a.flags & SECONDARY == 0 {
+            // With the first of a network the others go, unless the next one takes its place.
+            let net = a.network();
+            let is_next = |(o, _): &&mut (Address, _)| o.ip.is_ipv4() && o.network() == net;
+            if ip.is_ipv4()
+                && a.flags & SECONDARY == 0
+                && promotes
+                && let Some((next, _)) = e.addresses.iter_mut().find(is_next)
+            {
+                next.flags &= !SECONDARY;
+                promoted = Some(next.clone());
+            } else if ip.is_ipv4() && a.flags & SECONDARY == 0 {
                 let net = a.network();
                 let is_second = |o: &Address| o.ip.is_ipv4() && o.network() == net;
                 let (second, rest) = std::mem::take(&mut e.addresses)
@@ -119,6 +133,10 @@ impl NetNamespace {
             for a in gone {
                 t.disconnect(index, &a, &mut news);
                 news.push(News::AddressGone(index, name.clone(), a));
+            }
+            if let Some(next) = promoted {
+                t.connect(index, &next, &mut news);
+                news.push(News::Address(index, name, next));
             }
             self.apply(&t);
             news
@@ -306,6 +324,25 @@ fn told(n: &Neighbour) -> NeighbourInfo {
         state: NeighbourState::Permanent,
         router: false,
     }
+}
+
+/// A device has no IPv6 any longer: its addresses go, and its routes.
+pub(super) fn forget_v6(t: &mut Table, index: i32, news: &mut Vec<News>) {
+    let Some(e) = t.entries.get_mut(&index) else {
+        return;
+    };
+    let name = e.name.clone();
+    let (gone, rest) = std::mem::take(&mut e.addresses)
+        .into_iter()
+        .partition(|(a, _)| a.ip.is_ipv6());
+    e.addresses = rest;
+    let gone: Vec<(Address, _)> = gone;
+    for (a, _) in gone {
+        t.disconnect(index, &a, news);
+        news.push(News::AddressGone(index, name.clone(), a));
+    }
+    let stays = |r: &Route| r.to.is_ipv4() || r.device != index || !r.has_device();
+    t.routes.retain(|(r, _)| stays(r));
 }
 
 impl Table {

@@ -254,6 +254,9 @@ impl NetNamespace {
             change(&mut t, index, w)?;
             if let Some(up) = w.up {
                 set_up(&mut t, index, up, &mut news);
+                if up && !self.confs_for(&t).lacks_v6(index) {
+                    gains_v6(&mut t, index, &mut news);
+                }
             }
             self.apply(&t);
             news
@@ -512,11 +515,9 @@ fn set_up(t: &mut Table, index: i32, up: bool, news: &mut Vec<News>) {
         e.addresses.retain(|(a, _)| !is_v6(a));
     }
     if e.is_loopback() {
-        let new = if up { t.address_loopback() } else { Vec::new() };
-        news.extend(
-            new.into_iter()
-                .map(|a| News::Address(index, name.clone(), a)),
-        );
+        if up {
+            address_loopback(t, IpAddr::is_ipv4, news);
+        }
         return;
     }
     if !up {
@@ -524,20 +525,39 @@ fn set_up(t: &mut Table, index: i32, up: bool, news: &mut Vec<News>) {
             .retain(|(r, _)| r.device != index || !r.has_device());
         return;
     }
-    let is_port = e.master.is_some();
-    let has_local = e
-        .addresses
-        .iter()
-        .any(|(a, _)| matches!(a.ip, IpAddr::V6(i) if i.is_unicast_link_local()));
-    if !is_port && !has_local && e.link_local {
-        let a = Address::new(link_local(e.mac).into(), 64);
-        news.push(News::Address(index, name, a.clone()));
-        e.insert(a, None);
-    }
     let all: Vec<Address> = e.addresses.iter().map(|(a, _)| a.clone()).collect();
     for a in all {
         t.connect(index, &a, news);
     }
+}
+
+fn address_loopback(t: &mut Table, of: impl Fn(&IpAddr) -> bool, news: &mut Vec<News>) {
+    let new = t.address_loopback(of);
+    let name = t.entries.get(&LO_INDEX).map(|e| e.name.clone());
+    let name = name.unwrap_or_default();
+    news.extend(
+        new.into_iter()
+            .map(|a| News::Address(LO_INDEX, name.clone(), a)),
+    );
+}
+
+/// A device that is up has IPv6 from now on: the address that it makes itself.
+pub(super) fn gains_v6(t: &mut Table, index: i32, news: &mut Vec<News>) {
+    let Some(e) = t.entries.get_mut(&index).filter(|e| e.up) else {
+        return;
+    };
+    if e.is_loopback() {
+        return address_loopback(t, IpAddr::is_ipv6, news);
+    }
+    let is_local = |a: &Address| matches!(a.ip, IpAddr::V6(i) if i.is_unicast_link_local());
+    let has_local = e.addresses.iter().any(|(a, _)| is_local(a));
+    if e.master.is_some() || has_local || !e.link_local {
+        return;
+    }
+    let a = Address::new(link_local(e.mac).into(), 64);
+    news.push(News::Address(index, e.name.clone(), a.clone()));
+    e.insert(a.clone(), None);
+    t.connect(index, &a, news);
 }
 
 impl Table {

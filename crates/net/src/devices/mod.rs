@@ -26,12 +26,12 @@ mod tun;
 
 pub(crate) use addresses::How;
 pub(crate) use conf::Confs;
-pub use conf::{ConfOf, Setting};
+pub use conf::{ConfOf, Setting, Version as ConfVersion};
 pub(crate) use device::{Device, Kind};
 pub(crate) use links::{NewKind, Wanted};
 pub(crate) use news::{Listener, Listeners, News};
 pub(crate) use table::{Address, LOWER_UP, LinkInfo, NO_DAD, NO_PREFIX_ROUTE, PERMANENT, Table};
-use table::{Entry, Forwarding, Inside};
+use table::{Entry, Inside};
 
 use crate::interface::LO_INDEX;
 use crate::ns::NetNamespace;
@@ -92,6 +92,12 @@ impl NetNamespace {
                 p.bridge = bridge;
             });
         }
+        let is_others = |(a, _): &(table::Address, _)| !a.ip.is_loopback();
+        let lo = t.entries.get(&LO_INDEX);
+        if t.entries.len() > 1 && lo.is_some_and(|e| e.addresses.iter().any(is_others)) {
+            // Others may ask for these.
+            self.has_loopback();
+        }
         if t.entries.len() > 1 || self.ruled.load(Ordering::Relaxed) {
             let of_program = |d: &Device| !matches!(d.kind, Kind::Loopback | Kind::Taken);
             let all = t.entries.iter().filter(|(_, e)| of_program(&e.device));
@@ -111,28 +117,12 @@ impl NetNamespace {
         } else {
             Inside::Joined
         };
-        t.setup(&self.confs_for(t), self.forwarding_v6(), inside)
+        t.setup(&self.confs_for(t), inside)
     }
 
     fn device(&self, index: i32) -> Option<Arc<Device>> {
         let t = self.table.lock();
         t.entries.get(&index).map(|e| e.device.clone())
-    }
-
-    /// `net.ipv6.conf.all.forwarding`.
-    fn forwarding_v6(&self) -> Forwarding {
-        let kept = self.kept.lock();
-        let first = kept.get("ipv6_forwarding").and_then(|v| v.first());
-        match first {
-            None | Some(0) => Forwarding::Off,
-            Some(_) => Forwarding::On,
-        }
-    }
-
-    /// One of the settings that are kept by name is another one now.
-    pub fn setting_changed(self: &Arc<Self>) {
-        let t = self.table.lock();
-        self.apply(&t);
     }
 
     /// A frame left by a device that is a bridge's port.

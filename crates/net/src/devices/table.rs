@@ -237,13 +237,6 @@ pub(crate) enum Inside {
     Packets,
 }
 
-/// Whether packets for others are sent on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Forwarding {
-    On,
-    Off,
-}
-
 impl Table {
     pub fn by_name(&self, name: &str) -> Option<i32> {
         let found = self.entries.iter().find(|(_, e)| e.name == name);
@@ -289,13 +282,13 @@ impl Table {
         self.entries.insert(LO_INDEX, lo);
         self.last = LO_INDEX;
         if is_up {
-            self.address_loopback();
+            self.address_loopback(|_| true);
         }
     }
 
     /// Gives the loopback device its addresses: IPv4's where it has none, and IPv6's. Those that it
-    /// got.
-    pub fn address_loopback(&mut self) -> Vec<Address> {
+    /// got, of the families that `of` says.
+    pub fn address_loopback(&mut self, of: impl Fn(&IpAddr) -> bool) -> Vec<Address> {
         let Some(lo) = self.entries.get_mut(&LO_INDEX) else {
             return Vec::new();
         };
@@ -304,7 +297,7 @@ impl Table {
             IpAddr::V6(_) => lo.addresses.iter().any(|(o, _)| o.ip == a.ip),
         };
         let own = LOOPBACKS.map(|(ip, prefix)| Address::new(ip, prefix));
-        let missing: Vec<Address> = own.into_iter().filter(|a| !has(a)).collect();
+        let missing: Vec<Address> = own.into_iter().filter(|a| of(&a.ip) && !has(a)).collect();
         for a in &missing {
             lo.insert(a.clone(), None);
         }
@@ -327,10 +320,10 @@ impl Table {
         });
     }
 
-    /// What the stack is told: the loopback device only where packets pass by it. `v6`: whether it
-    /// sends packets for others on, of IPv6; `confs`: the same of IPv4, by devices. By devices of
+    /// What the stack is told: the loopback device only where packets pass by it; whether packets for
+    /// others are sent on, by `confs`. By devices of
     /// the host it never does, unless rules have made them this host's own.
-    pub fn setup(&self, confs: &Confs, v6: Forwarding, inside: Inside) -> Setup {
+    pub fn setup(&self, confs: &Confs, inside: Inside) -> Setup {
         let of_stack = |d: &Device| inside == Inside::Packets || !matches!(d.kind, Kind::Loopback);
         let all = self.entries.iter().filter(|(_, e)| of_stack(&e.device));
         let mut devices: Vec<setup::Device> = all
@@ -359,7 +352,7 @@ impl Table {
             neighbours: self.neighbours.iter().map(|(n, _)| *n).collect(),
             forwards: setup::Forwards {
                 v4: confs.forwards(),
-                v6: v6 == Forwarding::On,
+                v6: confs.forwards_v6(),
                 guarded,
             },
         }

@@ -45,6 +45,7 @@ impl Listener for Member {
             cred: Ucred::default(),
             files: None,
             from: sockaddr(0, 1 << (group(news) - 1)),
+            shown: false,
         });
     }
 }

@@ -51,6 +51,7 @@ impl Sink for Listening {
             cred: Ucred::default(),
             files: None,
             from: sockaddr(0, 0),
+            shown: false,
         });
     }
 }

@@ -175,6 +175,7 @@ impl Inbox {
             cred: Ucred::default(),
             files: None,
             from: sockaddr(0, 0),
+            shown: false,
         });
     }
 }
@@ -258,6 +259,7 @@ impl Netlink {
             cred,
             files: None,
             from,
+            shown: false,
         });
     }
 
@@ -479,7 +481,7 @@ impl Protocol for Netlink {
         } else {
             Take::Out
         };
-        let Some(t) = self.rx.receive(dst, take)? else {
+        let Some(t) = self.rx.receive(dst, take, None)? else {
             return Ok(Received::default());
         };
         self.refill();

@@ -8,20 +8,15 @@
 //! options  options, and rings
 //! ring     rings of packets: TPACKET_V1 to V3
 //! memory   a ring's memory
-//! filter   filters of classic BPF
 //! ```
 //!
 //! A socket sees the frames of its own namespace's devices only. What goes by the loopback device
 //! is no frame here but for these sockets ([`crate::loopback`]).
 
-mod filter;
 mod options;
 mod receive;
 mod ring;
 mod send;
-
-pub use bpf::MAX_INSNS as MOST_INSNS;
-pub use filter::INSN;
 
 use crate::control::Control;
 use crate::interface::NO_HEADER;
@@ -201,10 +196,6 @@ impl Protocol for PacketSocket {
 
     fn option_of(&self, level: i32, name: i32, v: &[u8]) -> Option<Result<Vec<u8>>> {
         self.get_of(level, name, v)
-    }
-
-    fn set_socket_option(&self, name: i32, v: &[u8]) -> Option<Result<()>> {
-        self.set_filter(name, v)
     }
 
     fn mappable(&self) -> Result<Arc<dyn Mappable>> {

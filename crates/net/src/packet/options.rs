@@ -1,13 +1,11 @@
 //! Options of packet sockets (SOL_PACKET of `packet(7)`), and their rings.
 
-use super::filter::Filter;
 use super::ring::{Request, Ring, Version};
 use super::{PACKET_AUXDATA, PacketSocket};
 use crate::options::{SO_ACCEPTCONN, int_of};
 use crate::sys::{SOL_PACKET, SOL_SOCKET};
 use abi::Result;
-use abi::errno::{EBUSY, EINVAL, ENODEV, ENOENT, ENOMEM, ENOPROTOOPT, EPERM};
-use std::sync::Arc;
+use abi::errno::{EBUSY, EINVAL, ENODEV, ENOMEM, ENOPROTOOPT};
 use vfs::ring::RingMemory;
 use vfs::ucounts::Kind;
 
@@ -26,10 +24,6 @@ const VNET_HDR: i32 = 15;
 const TIMESTAMP: i32 = 17;
 const QDISC_BYPASS: i32 = 20;
 const IGNORE_OUTGOING: i32 = 23;
-
-const SO_ATTACH_FILTER: i32 = 26;
-const SO_DETACH_FILTER: i32 = 27;
-const SO_LOCK_FILTER: i32 = 44;
 
 /// `PACKET_MR_MULTICAST`, `PACKET_MR_UNICAST`.
 const MULTICAST: u16 = 0;
@@ -176,22 +170,6 @@ impl PacketSocket {
         let ring = Ring::new(memory, version, request, reserve);
         self.rx.queue.lock().ring = Some(ring);
         Ok(())
-    }
-
-    pub(super) fn set_filter(&self, name: i32, v: &[u8]) -> Option<Result<()>> {
-        let is_locked = || self.common.flag(SO_LOCK_FILTER);
-        match name {
-            SO_ATTACH_FILTER | SO_DETACH_FILTER if is_locked() => Some(Err(EPERM)),
-            SO_ATTACH_FILTER => Some(Filter::new(v).map(|f| {
-                *self.rx.filter.write() = Some(Arc::new(f));
-            })),
-            SO_DETACH_FILTER => {
-                let old = self.rx.filter.write().take();
-                Some(old.map(drop).ok_or(ENOENT))
-            }
-            SO_LOCK_FILTER if is_locked() && int_of(v) == Ok(0) => Some(Err(EPERM)),
-            _ => None,
-        }
     }
 
     pub(super) fn get(&self, level: i32, name: i32) -> Result<Vec<u8>> {

@@ -1,7 +1,7 @@
 //! The receiving side of a packet socket: what it gets of a frame that passes.
 
-use super::filter::{Filter, Packet};
 use super::ring::{CSUM_NOT_READY, CSUM_VALID, Put, Ring};
+use crate::filters::Packet;
 use crate::interface::NO_HEADER;
 use crate::options::Common;
 use crate::taps::{At, Census, OUTGOING, Seen, Tap, Way};
@@ -108,7 +108,6 @@ pub(crate) struct PacketRx {
     pub(super) common: Arc<Common>,
     pub(super) mode: Mode,
     pub(super) bound: RwLock<Bound>,
-    pub(super) filter: RwLock<Option<Arc<Filter>>>,
     pub(super) queue: Mutex<Queue>,
     worker: Arc<Worker>,
     me: Weak<PacketRx>,
@@ -134,7 +133,6 @@ impl PacketRx {
                 protocol,
                 ..Bound::default()
             }),
-            filter: RwLock::default(),
             queue: Mutex::default(),
             worker: common.ns.worker.clone(),
             me: me.clone(),
@@ -211,23 +209,24 @@ impl Tap for PacketRx {
             Mode::Raw => seen.frame,
             Mode::Cooked => &seen.frame[seen.network..],
         };
-        let filter = self.filter.read().clone();
-        let most = match filter {
-            None => data.len(),
-            Some(f) => f.run(&Packet {
-                data,
-                frame: seen.frame,
-                network: seen.network,
-                protocol: seen.protocol,
-                kind: seen.kind,
-                device: seen.at.device,
-                hardware: seen.at.hardware,
-            }) as usize,
+        let most = match self.common.filter.is_on() {
+            false => Some(data.len()),
+            true => {
+                let p = Packet {
+                    data,
+                    frame: seen.frame,
+                    network: seen.network,
+                    protocol: seen.protocol,
+                    kind: seen.kind,
+                    device: seen.at.device,
+                    hardware: seen.at.hardware,
+                };
+                self.common.filter.admits(&p, 0)
+            }
         };
-        if most == 0 {
+        let Some(cut) = most.and_then(|n| data.get(..n)) else {
             return;
-        }
-        let cut = &data[..most.min(data.len())];
+        };
         let mut q = self.queue.lock();
         let drops = q.drops;
         let (put, due) = match &mut q.ring {

@@ -22,6 +22,7 @@ use crate::ns::{NetNamespace, Way};
 use crate::options::{Common, SO_ACCEPTCONN};
 use crate::protocol::{Block, Caller, Parts, Protocol, Received, Shutdown};
 use crate::receivers::Arrival;
+use crate::receivers::RawReceiver;
 use crate::sys::*;
 use crate::user::Inside;
 use crate::user::wire::{Datagrams, User};
@@ -408,7 +409,7 @@ impl Protocol for Raw {
         if flags & MSG_OOB != 0 {
             return Err(EOPNOTSUPP);
         }
-        self.rx.socket.receive(dst, flags, 0)
+        self.rx.socket.receive(dst, flags)
     }
 
     fn has_error_queue(&self) -> bool {
@@ -546,9 +547,7 @@ impl Inside for RawRx {
             ip: from.ip,
             port: 0,
         };
-        self.socket
-            .queue
-            .put(message.into(), from, Arrival::inside(to, 0));
+        RawReceiver::put(self, message.into(), from.ip, Arrival::inside(to, 0));
     }
 
     /// That it may not is always told: a ping waits long for an answer.

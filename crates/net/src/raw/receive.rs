@@ -4,6 +4,7 @@
 use super::{ECHO_V4, ECHO_V6, Kind, RawRx};
 use crate::addr::Endpoint;
 use crate::datagrams::Peer;
+use crate::frames::Framed;
 use crate::ip_packet::{ICMP_V4, ICMP_V6, Packet, header_v4, sum_icmp};
 use crate::ns::NetNamespace;
 use crate::receivers::{Arrival, Quote, RawCensus, RawReceiver};
@@ -35,7 +36,19 @@ impl RawReceiver for RawRx {
         self.socket.common.takes_from(device)
     }
 
-    fn put(&self, data: Bytes, from: IpAddr, came: Arrival) {
+    fn put(&self, mut data: Bytes, from: IpAddr, came: Arrival) {
+        let filter = &self.socket.common.filter;
+        if filter.is_on() {
+            let (made, behind) = match self.kind {
+                Kind::Raw(_) if from.is_ipv4() => (Framed::whole(&data, came.device), None),
+                Kind::Raw(p) => (Framed::of(from, &came, p, &data), Some(0)),
+                Kind::Ping => (Framed::of(from, &came, icmp_of(from), &data), Some(0)),
+            };
+            match filter.admits(&made.seen(behind), 1) {
+                Some(n) => data.truncate(n),
+                None => return,
+            }
+        }
         self.socket.queue.put(data, Endpoint::new(from, 0), came);
     }
 
@@ -135,6 +148,10 @@ pub(super) fn inside(ns: &NetNamespace, from: IpAddr, to: IpAddr, protocol: u8, 
     sum_icmp(&mut answer, to, from);
     ns.loop_packet(to, from, protocol, 0, &answer);
     give(ns, (to, from), protocol, &answer, Arrival::inside(from, 0));
+}
+
+fn icmp_of(ip: IpAddr) -> u8 {
+    if ip.is_ipv4() { ICMP_V4 } else { ICMP_V6 }
 }
 
 fn of_peer(peer: Option<IpAddr>) -> Peer {

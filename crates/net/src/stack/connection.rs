@@ -26,11 +26,12 @@ use super::{Stack, endpoint, pair};
 use crate::addr::Endpoint;
 use crate::bindings::{Binding, Ends};
 use crate::clock::now;
-use crate::inet::{self, InetOptions};
+use crate::inet::{self, InetOptions, TCP_SAVE_SYN};
 use crate::interface::stays;
 use crate::lingering::Unacknowledged;
 use crate::ns::NetNamespace;
 use crate::options::Common;
+use crate::sys::SOL_TCP;
 use crate::tcp::{Dial, Dialer, Listener, Outside};
 use abi::errno::{
     EACCES, EADDRNOTAVAIL, EAGAIN, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, ENETUNREACH, EPIPE,
@@ -102,6 +103,8 @@ struct State {
     over: bool,
     held: Held,
     buffers: (u32, u32),
+    /// TCP_SAVE_SYN: what it began with, until somebody takes it.
+    saved_syn: Box<[u8]>,
 }
 
 /// Who began a connection.
@@ -250,7 +253,11 @@ impl Remote {
         let iss = least.filter(|l| iss.is_before(*l)).unwrap_or(iss);
         let engine = Connection::accept(config, iss, now, syn);
         if let Some(c) = Self::accepted(stack, listener, (pair, named), path, engine) {
-            c.work(|_, _| ());
+            c.work(|s, _| {
+                if options.on(SOL_TCP, TCP_SAVE_SYN) {
+                    s.saved_syn = syn.headers[..].into();
+                }
+            });
         }
     }
 
@@ -319,6 +326,7 @@ impl Remote {
                 over: false,
                 held: Held::new(common),
                 buffers: sizes,
+                saved_syn: Box::default(),
             }),
             backlog: Mutex::default(),
             came: AtomicI64::new(0),

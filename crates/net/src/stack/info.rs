@@ -52,6 +52,7 @@ pub(super) fn encode(i: &Info, path: &Path, now: Instant) -> Vec<u8> {
     v[3] = i.probes.min(255) as u8;
     v[4] = i.backoff.min(255) as u8;
     v[5] = u8::from(i.timestamps) | u8::from(i.sack) << 1 | u8::from(i.window_scaling) << 2;
+    v[5] |= u8::from(i.ecn) << 3 | u8::from(i.ecn_seen) << 4;
     v[6] = i.send_scale & 15 | i.receive_scale << 4;
     let mss = i.send_mss.max(1);
     let segments = |bytes: u64| match bytes {

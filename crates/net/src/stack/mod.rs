@@ -59,7 +59,9 @@ pub(crate) use ports::Made;
 
 use crate::addr::Endpoint;
 use crate::clock::now;
+use crate::frames::Framed;
 use crate::ns::NetNamespace;
+use crate::options::Common;
 use crate::work::{Job, Next, Ticket};
 use abi::Result;
 use abi::errno::EAGAIN;
@@ -332,10 +334,14 @@ impl Stack {
     }
 
     /// A segment came: for its connection, or to begin one.
-    pub fn segment(&self, now: Instant, pair: Pair, segment: Segment, info: &Info) -> Taken {
+    pub fn segment(&self, now: Instant, pair: Pair, mut segment: Segment, info: &Info) -> Taken {
         match self.connections.get(&pair) {
             Some(c) => {
-                c.deliver(segment);
+                if admits(&c.common, &mut segment, info) {
+                    // What waits keeps no more of a frame than it needs.
+                    segment.headers = Bytes::new();
+                    c.deliver(segment);
+                }
                 Taken::Yes
             }
             None => self.stranger(now, pair, segment, info),
@@ -354,6 +360,26 @@ impl Stack {
     pub fn is_ruled(&self, info: &Info) -> bool {
         self.gate.is_on() && self.ports.is_taken(info.device) && !info.renamed
     }
+}
+
+/// Whether a socket's filter lets a segment in, which may cut it (`tcp_filter`).
+fn admits(common: &Common, segment: &mut Segment, info: &Info) -> bool {
+    if !common.filter.is_on() {
+        return true;
+    }
+    let made = Framed::whole(
+        &[&segment.headers[..], &segment.payload].concat(),
+        info.device as i32,
+    );
+    let header = segment.headers.len() - usize::from(info.header);
+    let Some(n) = common
+        .filter
+        .admits(&made.behind(info.header.into()), header)
+    else {
+        return false;
+    };
+    segment.payload.truncate(n - header);
+    true
 }
 
 pub(crate) fn endpoint(a: std::net::SocketAddr) -> Endpoint {

@@ -4,7 +4,7 @@ use crate::inet::{self, InetOptions, TCP_CONGESTION};
 use crate::options::{Common, SO_KEEPALIVE, SO_OOBINLINE, TCP_BUFFERS};
 use crate::sys::*;
 use netstack::ip::{Marks, Pair, Path, Pmtu};
-use netstack::tcp::{Config, Congestion, KeepAlive};
+use netstack::tcp::{Config, Congestion, Ecn, KeepAlive};
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -69,6 +69,11 @@ pub(super) fn config(
         gso_max: path.gso_max,
         timestamp_offset: secret,
         ..Config::default()
+    };
+    c.ecn = match common.ns.kept_number("tcp_ecn") {
+        Some(0) => Ecn::Off,
+        Some(1) => Ecn::Asks,
+        _ => Ecn::Answers,
     };
     set_buffers(&mut c, common);
     for (level, name, value) in options.set_values() {

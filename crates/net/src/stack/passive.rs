@@ -8,7 +8,10 @@ use super::connection::{Named, Remote, ends};
 use super::table::Late;
 use super::{Stack, endpoint, options};
 use crate::addr::Endpoint;
+use crate::bindings::Coming;
 use crate::clock::now;
+use crate::filters::Filter;
+use crate::frames::Framed;
 use crate::inet::InetOptions;
 use crate::interface::stays;
 use crate::ns::NetNamespace;
@@ -81,10 +84,11 @@ impl Stack {
         ns: &NetNamespace,
         now: Instant,
         pair: Pair,
-        segment: Segment,
+        mut segment: Segment,
         info: &Info,
         least: Option<Seq>,
     ) -> Taken {
+        let device = info.device as i32;
         let flags = segment.header.flags & (Flags::SYN | Flags::ACK | Flags::RST);
         if flags != Flags::SYN && flags != Flags::ACK {
             return Taken::No;
@@ -97,10 +101,18 @@ impl Stack {
         } else {
             Named::ByOthers
         };
-        let fits = |l: &Listener| l.takes_from(info.device as i32);
-        let Some(l) = ns.tcp.lookup(endpoint(pair.local), fits) else {
+        let fits = |l: &Listener| l.takes_from(device);
+        let behind = segment.headers.len();
+        let made = || Framed::whole(&[&segment.headers[..], &segment.payload].concat(), device);
+        let ask = |f: &Filter| f.run(&made().behind(behind));
+        let from = endpoint(pair.remote);
+        let coming = Some(Coming { from, ask: &ask });
+        let Some(l) = ns.tcp.lookup(endpoint(pair.local), coming, fits) else {
             return Taken::No;
         };
+        if !super::admits(l.common(), &mut segment, info) {
+            return Taken::Yes;
+        }
         let path = self.path(pair.remote.ip(), Some(pair.local.ip()));
         let (Ok(path), Some(me)) = (path, self.me.upgrade()) else {
             return Taken::Yes;

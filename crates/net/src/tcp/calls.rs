@@ -7,10 +7,13 @@ use super::{AcceptQueue, Bound, Connection, Listener, Phase, Tcp};
 use crate::addr::{Endpoint, any_ip, family_of};
 use crate::bindings::Rule;
 use crate::control::Control;
-use crate::inet::{IP_BIND_ADDRESS_NO_PORT, TCP_INQ};
+use crate::inet::{IP_BIND_ADDRESS_NO_PORT, TCP_INQ, TCP_SAVED_SYN};
 use crate::lingering::Lingering;
-use crate::options::{SO_ERROR, SO_KEEPALIVE, SO_OOBINLINE};
-use crate::protocol::{Block, Caller, Parts, Protocol, Received, Shutdown};
+use crate::options::{
+    Chosen, SO_ATTACH_FILTER, SO_ATTACH_REUSEPORT_CBPF, SO_DETACH_REUSEPORT_BPF, SO_ERROR,
+    SO_KEEPALIVE, SO_OOBINLINE,
+};
+use crate::protocol::{Answer, Block, Caller, Parts, Protocol, Received, Shutdown};
 use crate::stamps::Told;
 use crate::stream::{End, Gone, Take, Urgency};
 use crate::sys::*;
@@ -238,8 +241,12 @@ impl Protocol for Tcp {
     }
 
     fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
+        let peeks = &self.common.peeks;
         if let Some(o) = self.outside() {
             let r = o.receive(dst, flags)?;
+            if flags & MSG_OOB == 0 {
+                peeks.received(flags, r.n);
+            }
             return Ok(self.with_unread(r));
         }
         if flags & MSG_OOB != 0 {
@@ -250,12 +257,13 @@ impl Protocol for Tcp {
                 let n = if flags & MSG_TRUNC != 0 && flags & MSG_PEEK == 0 {
                     c.rx.discard(dst.remaining())
                 } else {
-                    c.rx.read(dst, Take::by(flags))
+                    c.rx.read(dst, Take::by(flags), peeks.skip(flags).unwrap_or(0))
                 }?;
                 Ok((n, c.rx.is_at_mark()))
             },
             ENOTCONN,
         )?;
+        peeks.received(flags, n);
         Ok(self.with_unread(Received {
             n,
             ends,
@@ -354,6 +362,17 @@ impl Protocol for Tcp {
     }
 
     fn set_socket_option(&self, name: i32, v: &[u8]) -> Option<Result<()>> {
+        match name {
+            SO_ATTACH_FILTER => return self.need_segments().err().map(Err),
+            SO_ATTACH_REUSEPORT_CBPF | SO_DETACH_REUSEPORT_BPF => {
+                let bound = match self.state.read().phase {
+                    Phase::Listening(_) => Chosen::After,
+                    _ => Chosen::Before,
+                };
+                return Some(self.common.set_chooser(name, v, bound));
+            }
+            _ => {}
+        }
         if name == SO_OOBINLINE {
             // What is offered, and how connections by packets read, goes by it.
             if let Some(o) = self.outside() {
@@ -377,6 +396,25 @@ impl Protocol for Tcp {
 
     fn get_option(&self, level: i32, name: i32) -> Result<Vec<u8>> {
         self.get_by_level(level, name)
+    }
+
+    fn answer(&self, level: i32, name: i32, room: usize) -> Option<Answer> {
+        if (level, name) != (SOL_TCP, TCP_SAVED_SYN) {
+            return None;
+        }
+        let saved = self.outside().map(|o| o.saved_syn(room));
+        Some(match saved.unwrap_or(Ok(Vec::new())) {
+            Ok(bytes) => Answer {
+                told: bytes.len(),
+                bytes,
+                error: None,
+            },
+            Err(told) => Answer {
+                bytes: Vec::new(),
+                told,
+                error: Some(EINVAL),
+            },
+        })
     }
 
     fn unread(&self) -> Result<usize> {

@@ -66,7 +66,7 @@ pub fn route(
     let v6only = common.family == AF_INET6 && options.on(SOL_IPV6, IPV6_V6ONLY);
     if (ip.is_ipv4() && v6only) || !common.ns.reaches(ip) {
         common.ns.miss(ip);
-        return Err(ENETUNREACH);
+        return Err(common.ns.why_unreached(ip));
     }
     if bound.is_some_and(|b| b.is_ipv4() != ip.is_ipv4()) {
         return Err(ENETUNREACH);

@@ -19,8 +19,10 @@ pub(crate) use outside::{Begin, Dial, Dialer};
 pub use outside::{Outside, accept_from_outside};
 
 use crate::addr::{Endpoint, any_ip};
-use crate::bindings::{self, Binding};
-use crate::inet::{IP_MULTICAST_ALL, InetOptions};
+use crate::bindings::{self, Binding, Coming};
+use crate::filters::Filter;
+use crate::frames::ask_of_syn;
+use crate::inet::{IP_MULTICAST_ALL, InetOptions, TCP_SAVE_SYN};
 use crate::interface::LO_INDEX;
 use crate::lingering::Unacknowledged;
 use crate::ns::{NetNamespace, Way};
@@ -31,7 +33,7 @@ use crate::sys::*;
 use crate::work::Ticket;
 use abi::Result;
 use abi::errno::{
-    EAGAIN, EALREADY, ECONNABORTED, ECONNREFUSED, ECONNRESET, EINPROGRESS, EISCONN, EPIPE,
+    EAGAIN, EALREADY, ECONNABORTED, ECONNREFUSED, ECONNRESET, EINPROGRESS, EISCONN, ENOMEM, EPIPE,
 };
 use parking_lot::{Mutex, RwLock};
 use shown::show_refusal;
@@ -160,6 +162,11 @@ impl AcceptQueue {
         }
         self.syns.push_back(t);
     }
+}
+
+/// Whether a socket is asked for something that needs segments: what is joined in memory has none.
+fn looks_at_segments(common: &Common, options: &InetOptions) -> bool {
+    common.filter.is_on() || options.on(SOL_TCP, TCP_SAVE_SYN)
 }
 
 pub fn new(ns: &Arc<NetNamespace>, family: u16) -> Parts {
@@ -439,6 +446,30 @@ impl Tcp {
         Some(answer)
     }
 
+    /// Who listens at an endpoint of this host.
+    fn listener_at(&self, local: Endpoint, remote: Endpoint) -> Option<Arc<Listener>> {
+        let ask = |f: &Filter| ask_of_syn(f, local, remote);
+        let coming = Coming {
+            from: local,
+            ask: &ask,
+        };
+        let by_loopback = |l: &Listener| l.takes_from(LO_INDEX);
+        let table = &self.common.ns.tcp;
+        table.lookup(remote, Some(coming), by_loopback)
+    }
+
+    /// What was asked for looks at segments: connections that begin from now on are made of some.
+    /// `ENOMEM` where this one has none.
+    fn need_segments(&self) -> Result<()> {
+        match &self.state.read().phase {
+            Phase::Connected(_) | Phase::Connecting { .. } => return Err(ENOMEM),
+            Phase::Outside(o) if o.has_segments() => return Ok(()),
+            Phase::Outside(_) => return Err(ENOMEM),
+            _ => {}
+        }
+        self.common.ns.begin_packets()
+    }
+
     fn start(&self, who: &Caller<'_>, addr: &[u8], block: Block) -> Result<()> {
         let mut s = self.state.write();
         if let Some(answer) = self.answer_connect(&mut s, block) {
@@ -454,8 +485,13 @@ impl Tcp {
         }
         // A wildcard's listener is for this host's addresses, not for others' that leave.
         let inside = !ns.is_outside(remote.ip);
-        let by_loopback = |l: &Listener| l.takes_from(LO_INDEX);
-        let listener = ns.tcp.lookup(remote, by_loopback).filter(|_| inside);
+        let listener = self.listener_at(local, remote).filter(|_| inside);
+        let looks = |l: &Arc<Listener>| looks_at_segments(&l.common, &l.options);
+        if (looks_at_segments(&self.common, &self.options) || listener.as_ref().is_some_and(looks))
+            && let Some(stack) = ns.packets_inside(remote)
+        {
+            return self.leave_by(&mut s, Way::Stack(stack), &between, block);
+        }
         if listener.is_none()
             && let Some(way) = ns.way_to(remote)
         {

@@ -88,6 +88,10 @@ impl Tcp {
             _ => {}
         }
         self.check(level, name, v)?;
+        if (level, name) == (SOL_TCP, TCP_SAVE_SYN) && int_of(v)? == 1 {
+            // A connection that is there has begun already: nothing is kept.
+            let _ = self.need_segments();
+        }
         let may_mark = || self.common.may_mark(cred);
         self.options.set(level, name, v, &may_mark)?;
         if matches!((level, name), (SOL_IP, IP_TOS) | (SOL_IPV6, IPV6_TCLASS)) {

@@ -56,6 +56,15 @@ pub trait Outside: Unacknowledged {
     fn set_option(&self, level: i32, name: i32, v: &[u8]) -> Result<()>;
     /// SO_ERROR, where the connection has its own beside the socket's; taken.
     fn take_error(&self) -> Option<Errno>;
+    /// Whether it is made of segments of ours.
+    fn has_segments(&self) -> bool {
+        false
+    }
+    /// TCP_SAVED_SYN: the headers of what began it, if it was asked to keep them; taken where they
+    /// fit in `room` bytes, else their length (`Err`).
+    fn saved_syn(&self, _room: usize) -> std::result::Result<Vec<u8>, usize> {
+        Ok(Vec::new())
+    }
     /// Ends it at once, with a reset.
     fn reset(&self);
     /// Its socket is gone. What it was bound to comes back where the connection does not need it
@@ -129,8 +138,8 @@ pub fn accept_from_outside(ns: &Arc<NetNamespace>, port: u16, peer: Endpoint, fd
         IpAddr::V6(Ipv6Addr::LOCALHOST)
     };
     let at_loopback = Endpoint { ip: loopback, port };
-    let found = ns.tcp.lookup(local, |_| Some(0));
-    let Some(l) = found.or_else(|| ns.tcp.lookup(at_loopback, |_| Some(0))) else {
+    let found = ns.tcp.lookup(local, None, |_| Some(0));
+    let Some(l) = found.or_else(|| ns.tcp.lookup(at_loopback, None, |_| Some(0))) else {
         return;
     };
     let common = l.common_for_peer();

@@ -169,6 +169,7 @@ impl UnixSock {
                 cred,
                 files: files.take().flatten(),
                 from,
+                shown: false,
             })
         });
         match r {
@@ -206,9 +207,12 @@ impl UnixSock {
                 false => Writers::Any,
             };
             let got = match flags & MSG_OOB {
-                0 => rx.read_unix(dst, take, of)?,
+                0 => rx.read_unix(dst, (take, self.common.peeks.skip(flags)), of)?,
                 _ => rx.read_aside(dst, take)?,
             };
+            if flags & MSG_OOB == 0 {
+                self.common.peeks.received(flags, got.n);
+            }
             let ends = rx.is_at_mark();
             let control = Control {
                 files: got.files,
@@ -228,9 +232,12 @@ impl UnixSock {
             return Err(ENOTCONN);
         }
         self.common.take_error()?;
-        let Some(t) = self.rx.receive(dst, take)? else {
+        let peeks = &self.common.peeks;
+        let Some(t) = self.rx.receive(dst, take, peeks.skip(flags))? else {
             return Ok(Received::default());
         };
+        // What is read is counted whole, what is peeked at as far as it was shown.
+        peeks.received(flags, if take == Take::Peek { t.n } else { t.len });
         let control = Control {
             files: t.files,
             cred: Some(t.cred).filter(|_| pass),

@@ -15,6 +15,20 @@ pub(super) const fn defences() -> Bucket {
     Bucket::new(1, Duration::from_secs(10))
 }
 
+/// Whether a question about an address of this host's is answered (`arp_ignore`).
+fn answers_for(at: &Arrival<'_>, target: IpAddr, sender: IpAddr) -> bool {
+    const HOST: u8 = 254;
+    let setup = &at.dev.setup;
+    let own = setup.addresses.iter().find(|a| a.ip == target);
+    match setup.conf.arp_ignore {
+        0 | 4..=7 => true,
+        1 => own.is_some(),
+        2 => own.is_some() && at.table.is_on_link(at.dev, sender),
+        3 => own.is_none_or(|a| a.scope != HOST),
+        _ => false,
+    }
+}
+
 /// The length of an ARP packet for IPv4 on Ethernet.
 const LEN: usize = 28;
 
@@ -54,7 +68,7 @@ impl Ip {
             let router = None;
             self.heard(at.now, at.dev, sender, Heard { mac, how, router });
         }
-        if operation == ArpOperation::Request && for_us {
+        if operation == ArpOperation::Request && for_us && answers_for(at, target, sender) {
             self.send_arp(at.dev, ArpOperation::Reply, (mac, mac), to, from);
         }
     }

@@ -7,7 +7,7 @@ use super::receive::Arrival;
 use super::segment;
 use super::types::{Cast, FrameMeta, Info, Marks, Pair, Path, Taken};
 use super::wire::{ICMP, ICMPV6, IGMP, Sum, TCP, UDP, be16, is_link_local};
-use crate::tcp::{self, Segment};
+use crate::tcp::{self, Header, Segment};
 use bytes::Bytes;
 use netfilter::packet::Meta;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
@@ -142,10 +142,14 @@ impl Ip {
             _ => 1,
         };
         let segment = Segment {
-            header: read.header,
+            header: Header {
+                can_be_marked: d.tos & 3 != 0,
+                ..read.header
+            },
             payload,
             congestion: d.tos & 3 == 3,
             joined: joined as u16,
+            headers: d.packet.slice(..d.header + read.len),
         };
         let pair = d.pair(at.dev.index, read.to, read.from);
         let reset = tcp::reset_for(&segment);

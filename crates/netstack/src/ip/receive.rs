@@ -282,9 +282,10 @@ impl Ip {
 
     /// To how many a packet was sent, if it is for this host.
     fn admits(&self, at: &Arrival<'_>, to: IpAddr) -> Option<Cast> {
-        // (Rules may have sent it there: `route_localnet` is off.)
+        // (Rules may have sent it there.)
         if !at.dev.is_loopback() && to.is_loopback() {
-            return None;
+            let takes = to.is_ipv4() && at.dev.setup.conf.takes_loopback;
+            return takes.then_some(Cast::Unicast);
         }
         match at.table.cast(to) {
             // A packet for one host in a frame for all is not answered (RFC 1122 3.3.6).
@@ -407,12 +408,14 @@ fn is_martian_v4(at: &Arrival<'_>, from: Ipv4Addr, to: Ipv4Addr) -> bool {
     let source = IpAddr::V4(from);
     let to_all = to.is_multicast() || to.is_broadcast();
     let inside = at.dev.is_loopback();
+    let conf = at.dev.setup.conf;
     from.is_multicast()
         || from.octets()[0] >= 240
         || from.is_unspecified() && !to_all
         || from.octets()[0] == 0 && !from.is_unspecified()
         || at.table.is_broadcast(source)
-        || !inside && (from.is_loopback() || at.table.is_local(source) || to.is_loopback())
+        || !inside && (from.is_loopback() || to.is_loopback()) && !conf.takes_loopback
+        || !inside && at.table.is_local(source) && !conf.takes_own
         || to.is_unspecified()
 }
 

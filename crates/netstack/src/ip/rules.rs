@@ -536,6 +536,7 @@ fn reset_for(
         payload: body.slice(read.len..),
         congestion: false,
         joined: 1,
+        headers: Bytes::new(),
     };
     let pair = Pair {
         local: socket_addr(to, read.to, device),

@@ -30,6 +30,7 @@ pub(crate) fn read(b: &[u8]) -> Option<Read> {
         window: be16(b, 14),
         urgent: be16(b, 18),
         options: read_options(&b[20..len]),
+        can_be_marked: false,
     };
     Some(Read {
         from: be16(b, 0),
@@ -199,6 +200,7 @@ mod tests {
                 window,
                 urgent,
                 options,
+                can_be_marked: false,
             };
             let mut b = [0xee; LONGEST];
             let len = write(&header, 7, 9, &mut b);

@@ -86,6 +86,9 @@ fn limit(path: &Path, marks: &Marks) -> usize {
     mtu as usize
 }
 
+/// RFC 3168: a network may mark the packet.
+const CAPABLE: u8 = 2;
+
 impl Ip {
     /// Sends a segment: where its payload, of at most 15 parts, is longer than `mss`, the device
     /// cuts it. The frame stays below `Path::gso_max` and the segments within the path's MTU, or
@@ -121,7 +124,12 @@ impl Ip {
             },
             track: &Meta::default(),
         };
-        self.send(now, path, &message, marks)
+        let capable = if header.can_be_marked { CAPABLE } else { 0 };
+        let marks = Marks {
+            tos: marks.tos & !3 | capable,
+            ..*marks
+        };
+        self.send(now, path, &message, &marks)
     }
 
     /// Sends a reset that answers a packet of a connection, by an address of this host's (`own`), or

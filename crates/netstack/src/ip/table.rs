@@ -84,7 +84,7 @@ impl Table {
         if is_link_local(ip) {
             device.has(ip)
         } else if ip.is_loopback() {
-            device.is_loopback()
+            device.is_loopback() || ip.is_ipv4() && device.setup.conf.takes_loopback
         } else {
             self.is_local(ip)
         }

@@ -20,6 +20,16 @@ pub enum Congestion {
     Reno,
 }
 
+/// Whether explicit congestion notification is used (net.ipv4.tcp_ecn).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Ecn {
+    Off,
+    Asks,
+    /// Where the peer asks.
+    #[default]
+    Answers,
+}
+
 /// What a connection is told from outside: options of its socket, the path, the system's settings.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
@@ -68,6 +78,7 @@ pub struct Config {
     pub timestamps: bool,
     pub sack: bool,
     pub window_scaling: bool,
+    pub ecn: Ecn,
 }
 
 impl Default for Config {
@@ -97,6 +108,7 @@ impl Default for Config {
             timestamps: true,
             sack: true,
             window_scaling: true,
+            ecn: Ecn::Answers,
         }
     }
 }

@@ -16,9 +16,8 @@
 //! acknowledgements both ways (2018, 2883), RACK and tail loss probes (8985), three repeated
 //! acknowledgements where the peer has no selective ones (6582), rate reduction (6937), CUBIC
 //! (9438) and Reno (5681), HyStart++ (9406), undoing of needless retransmissions (3522, 3708),
-//! challenge acknowledgements (5961), path MTU black holes (4821 7.7), buffers that tune
-//! themselves. What it does not: explicit congestion notification (marks are counted and else
-//! ignored), Fast Open, MD5.
+//! challenge acknowledgements (5961), path MTU black holes (4821 7.7), explicit congestion
+//! notification (3168), buffers that tune themselves. What it does not: Fast Open, MD5.
 //!
 //! # What holds
 //!
@@ -43,7 +42,7 @@ mod time_wait;
 #[cfg(test)]
 mod tests;
 
-pub use config::{Config, Congestion, KeepAlive};
+pub use config::{Config, Congestion, Ecn, KeepAlive};
 pub use connection::{
     Changes, Connection, Emitted, Failure, Info, Output, Phase, State, Take, Unreachable, Urgent,
     UrgentByte,

@@ -101,8 +101,8 @@ impl Secret {
             ack: syn.seq.plus(1),
             flags: Flags::SYN | Flags::ACK,
             window: u16::try_from(config.receive_buffer).unwrap_or(u16::MAX),
-            urgent: 0,
             options,
+            ..Header::default()
         }
     }
 

@@ -81,6 +81,8 @@ pub struct Header {
     /// Of no meaning without [`Flags::URG`].
     pub urgent: u16,
     pub options: Options,
+    /// Of its packet: that networks may mark it (RFC 3168's ECT). It is no part of the header.
+    pub can_be_marked: bool,
 }
 
 /// A segment that came. Of a device that joins them it can be up to 64 KiB long.
@@ -92,4 +94,6 @@ pub struct Segment {
     pub congestion: bool,
     /// How many segments of the wire the device has joined to this one: 1 or more.
     pub joined: u16,
+    /// Its headers, from IP's on, while somebody may look at them.
+    pub headers: Bytes,
 }

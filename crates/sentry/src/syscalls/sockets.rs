@@ -398,8 +398,15 @@ pub(super) fn set_option(
     }
     let mut v = vec![0; len.min(MAX_OPTION)];
     cx.mm().copy_in(value.va, &mut v)?;
-    if level == OptionLevel::SOL_SOCKET && name == net::SO_ATTACH_FILTER {
-        v = filter(cx, &v)?;
+    if level == OptionLevel::SOL_SOCKET {
+        match name {
+            net::SO_ATTACH_FILTER | net::SO_ATTACH_REUSEPORT_CBPF => v = filter(cx, &v)?,
+            net::SO_ATTACH_BPF | net::SO_ATTACH_REUSEPORT_EBPF if v.len() == 4 => {
+                let number = v.first_chunk().map_or(-1, |b| i32::from_le_bytes(*b));
+                Fd(number).file(cx)?;
+            }
+            _ => {}
+        }
     }
     s.set_option(&cx.cred(), level.0, name, &v).map(|()| 0)
 }
@@ -440,7 +447,7 @@ fn filter(cx: &Context, v: &[u8]) -> Result<Vec<u8>> {
     };
     let len = usize::from(u16::from_le_bytes([*a, *b]));
     let code = code.try_into().map_err(|_| EINVAL)?;
-    if len == 0 || len > net::FILTER_MOST {
+    if len == 0 || len > net::FILTER_MOST || code == [0; 8] {
         return Err(EINVAL);
     }
     let mut insns = vec![0; len * net::FILTER_INSN];
@@ -466,6 +473,11 @@ fn getsockopt(
     let s = socket_of(&f)?;
     let mm = cx.mm();
     let room = usize::try_from(len.read(&mm)?).map_err(|_| EINVAL)?;
+    if let Some(a) = s.answer(level.0, name, room) {
+        mm.copy_out(value, &a.bytes)?;
+        len.write(&mm, &(a.told as i32))?;
+        return a.error.map_or(Ok(0), Err);
+    }
     // Some are asked for with a value.
     let mut asked = [0; GROUP_FILTER];
     let n = match (level.0, name) {
@@ -509,7 +521,7 @@ calls! {
     getsockname,
     getpeername,
     socketpair,
-    setsockopt: "no TCP_REPAIR, _MD5SIG, _AO_*, _ULP, _SAVE_SYN, _TX_DELAY, _FASTOPEN_KEY, _RTO_*; SO_ATTACH_FILTER for packet sockets alone, no SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_*, SO_PEEK_OFF, SO_RESERVE_MEM; no IP_OPTIONS, IP_ROUTER_ALERT, IPsec policies; no sticky IPv6 extension headers, IPV6_MTU, IPV6_RECVPATHMTU's message; SO_TIMESTAMPING tells of what datagrams of UDP were sent alone",
+    setsockopt: "no TCP_REPAIR, _MD5SIG, _AO_*, _ULP, _FASTOPEN_KEY, _RTO_*, TCP_SAVE_SYN with link headers; no SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_EBPF, SO_RESERVE_MEM; SO_ATTACH_FILTER of TCP not for a connection inside that was begun before; no IP_OPTIONS, IP_ROUTER_ALERT, IPsec policies; no sticky IPv6 extension headers, IPV6_MTU, IPV6_RECVPATHMTU's message; SO_TIMESTAMPING tells of what datagrams of UDP were sent alone",
     getsockopt: "what setsockopt lacks",
     accept4,
 }

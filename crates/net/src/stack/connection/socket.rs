@@ -116,7 +116,11 @@ impl Outside for Remote {
             if dst.remaining() == 0 {
                 return Ok((0, false));
             }
-            if s.engine.readable() == 0 {
+            let skip = self.common.peeks.skip(flags).unwrap_or(0);
+            if s.engine.readable() <= skip {
+                if s.engine.readable() > 0 && s.engine.has_fin() {
+                    return Ok((0, false));
+                }
                 return self.nothing_to_read(s).map(|n| (n, false));
             }
             if flags & MSG_TRUNC != 0 && flags & MSG_PEEK == 0 {
@@ -124,7 +128,7 @@ impl Outside for Remote {
                 return Ok((n, is_at_mark(s)));
             }
             let take = if flags & MSG_PEEK != 0 {
-                Take::Peek { skip: 0 }
+                Take::Peek { skip }
             } else {
                 Take::Out
             };
@@ -235,6 +239,18 @@ impl Outside for Remote {
 
     fn take_error(&self) -> Option<Errno> {
         None
+    }
+
+    fn has_segments(&self) -> bool {
+        true
+    }
+
+    fn saved_syn(&self, room: usize) -> std::result::Result<Vec<u8>, usize> {
+        let mut s = self.state.lock();
+        match s.saved_syn.len() {
+            n if n > room => Err(n),
+            _ => Ok(std::mem::take(&mut s.saved_syn).into()),
+        }
     }
 
     fn reset(&self) {

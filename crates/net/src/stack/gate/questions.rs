@@ -101,7 +101,7 @@ impl Stack {
         let first = u16::from_ne_bytes([a, b]);
         // (Few ports are taken: some try is free.)
         let tries = (0..64).map(|n| first.wrapping_add(n * 997).max(FIRST_PORT));
-        let free = |p: &u16| ns.udp.lookup(at(*p), |_| Some(0)).is_none();
+        let free = |p: &u16| ns.udp.lookup(at(*p), None, |_| Some(0)).is_none();
         let Some(port) = tries.into_iter().find(free) else {
             return;
         };

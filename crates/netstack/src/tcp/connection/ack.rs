@@ -27,6 +27,8 @@ pub(super) struct Progress {
     pub rtt: Option<Duration>,
     /// Whether it neither brought data nor moved the window.
     pub is_pure: bool,
+    /// Whether something was not acknowledged when it came.
+    pub was_out: bool,
 }
 
 /// RFC 2883 4: the first block tells of something that came twice where it is acknowledged, or lies
@@ -49,7 +51,10 @@ impl Connection {
         }
         self.counts.last_ack = now;
         self.timers.probes = 0;
-        let mut progress = Progress::default();
+        let mut progress = Progress {
+            was_out: !self.snd.board.is_empty(),
+            ..Progress::default()
+        };
         let window_moved = self.update_window(h, ack);
         progress.is_pure = segment.payload.is_empty() && !window_moved;
         self.take_deliveries(now, h, ack, &mut progress);

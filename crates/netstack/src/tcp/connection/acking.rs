@@ -89,6 +89,11 @@ impl Acking {
         self.is_interactive = false;
         self.expire();
     }
+    /// The next few go at once (Linux: tcp_enter_quickack_mode).
+    pub fn quicken_by(&mut self, n: u32) {
+        self.quick = self.quick.max(n);
+        self.is_interactive = false;
+    }
     /// All before `next` is acknowledged from outside of the usual course.
     pub fn offer(&mut self, next: u64) {
         self.acknowledged = next;
@@ -267,7 +272,7 @@ impl Connection {
     pub(super) fn header(&self, now: Instant, place: u64, flags: Flags) -> Header {
         let mut h = self.plain_ack();
         h.seq = self.snd.seq(place);
-        h.flags = flags | Flags::ACK;
+        h.flags = flags | Flags::ACK | self.told_marks();
         if self.agreed.timestamps {
             h.options.timestamps = Some(self.timestamps(now));
         }

@@ -41,6 +41,7 @@ impl Connection {
         if h.flags.contains(Flags::URG) {
             changes |= self.take_urgent(&h, start);
         }
+        self.take_marks(&segment);
         self.counts.data_in += u64::from(segment.joined.max(1));
         let echo = h
             .options

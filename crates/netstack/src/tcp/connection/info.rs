@@ -91,6 +91,9 @@ pub struct Info {
     pub timestamps: bool,
     pub sack: bool,
     pub window_scaling: bool,
+    /// Explicit congestion notification is used; and the peer's packets can be marked.
+    pub ecn: bool,
+    pub ecn_seen: bool,
     pub send_scale: u8,
     pub receive_scale: u8,
     /// How often the time-out was doubled, and window and keep-alive probes without an answer.
@@ -169,6 +172,8 @@ impl Connection {
             timestamps: self.agreed.timestamps,
             sack: self.agreed.sack,
             window_scaling: self.agreed.scaling,
+            ecn: self.marks.is_on,
+            ecn_seen: self.marks.is_seen(),
             send_scale: snd.scale,
             receive_scale: rcv.scale,
             backoff: self.rtt.backoff(),

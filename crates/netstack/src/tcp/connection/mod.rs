@@ -11,6 +11,7 @@
 //! transmit      all that is sent        timers     what happens without segments
 //! user          write, read, close      info       what TCP_INFO tells
 //! black_hole    large segments that vanish
+//! ecn           marks of networks that are full
 //! ```
 //!
 //! # What holds
@@ -23,6 +24,7 @@ mod ack;
 mod acking;
 mod black_hole;
 mod data;
+mod ecn;
 mod info;
 mod input;
 mod recovery;
@@ -290,6 +292,7 @@ pub struct Connection {
     timers: Timers,
     due: Due,
     black_hole: black_hole::BlackHole,
+    marks: ecn::Marks,
     /// No socket has it any more.
     is_orphan: bool,
     counts: info::Counts,
@@ -333,6 +336,7 @@ impl Connection {
                 ..Due::default()
             },
             black_hole: black_hole::BlackHole::default(),
+            marks: ecn::Marks::default(),
             is_orphan: false,
             counts: info::Counts::new(now),
             config,

@@ -71,6 +71,11 @@ impl Connection {
             self.recovery.phase = Phase::Open;
             self.rack.recovered();
         }
+        if self.is_told_full(h) && progress.was_out && self.recovery.phase == Phase::Open {
+            // As for a loss, but that nothing is to be taken back.
+            self.begin(Phase::Recovery);
+            self.recovery.undo = None;
+        }
         self.window.took(progress.rtt, self.snd.una, self.snd.nxt);
         let lost = if progress.delivered > 0 {
             self.detect_losses(now)
@@ -151,6 +156,7 @@ impl Connection {
             arrived: self.recovery.arrived,
         };
         self.window.reduce();
+        self.slowed();
     }
 
     /// Bytes that are believed to be in the network.

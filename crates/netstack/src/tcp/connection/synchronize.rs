@@ -21,6 +21,7 @@ impl Connection {
         } else {
             0
         };
+        self.take_syn_marks(syn);
         if let Some(t) = o.timestamps {
             (self.rcv.recent, self.rcv.recent_at) = (t.value, now);
         }

@@ -73,6 +73,7 @@ impl Connection {
         } else {
             h.ack = crate::tcp::Seq(0);
         }
+        h.flags |= self.syn_marks();
         h.options = self.syn_options(now);
         self.emit(out, &h, &[], 0)?;
         self.ack_went();
@@ -114,6 +115,10 @@ impl Connection {
             h.flags |= Flags::URG;
             h.urgent = (u - start) as u16;
         }
+        let is_new = start >= self.snd.nxt && start < last;
+        if is_new {
+            self.mark_new(&mut h);
+        }
         let mss = self.mss_now();
         let emitted = self
             .snd
@@ -126,6 +131,9 @@ impl Connection {
         self.counts.segments_out += segments;
         self.counts.data_out += segments;
         self.counts.bytes_out += end - start;
+        if is_new {
+            self.new_went();
+        }
         self.data_went(now);
         self.ack_went();
         self.snd.last = now;
@@ -259,7 +267,10 @@ impl Connection {
         let flight = self.in_flight();
         let room = self.window.cwnd.saturating_sub(flight);
         let window = snd.edge().saturating_sub(snd.nxt);
-        let most = self.most_piece(mss);
+        let most = match self.says_slowed() {
+            true => mss,
+            false => self.most_piece(mss),
+        };
         let len = available.min(window).min(most);
         // Congestion windows count whole segments, but what is left may be shorter.
         let len = if flight == 0 {

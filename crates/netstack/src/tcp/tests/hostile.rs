@@ -74,6 +74,7 @@ fn segment() -> impl Strategy<Value = Step> {
                     window,
                     urgent,
                     options,
+                    can_be_marked: urgent & 1 == 1,
                 };
                 Step::Segment {
                     header,
@@ -124,8 +125,9 @@ fn take(s: &mut Script, step: Step) {
                 Segment {
                     header,
                     payload,
-                    congestion: false,
+                    congestion: header.can_be_marked && header.seq.0 & 2 == 0,
                     joined,
+                    ..Segment::default()
                 },
             );
         }

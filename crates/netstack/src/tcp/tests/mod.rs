@@ -3,6 +3,7 @@
 mod ends;
 mod handshake;
 mod hostile;
+mod marks;
 mod model;
 mod receiving;
 mod script;

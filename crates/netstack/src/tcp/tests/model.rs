@@ -1,7 +1,7 @@
 //! Whatever a relay does: all bytes arrive in order and once, and both ends come to an end.
 
 use super::sim::{End, MS, Path, Program, Sim};
-use crate::tcp::{Config, Congestion, Failure, KeepAlive, State};
+use crate::tcp::{Config, Congestion, Ecn, Failure, KeepAlive, State};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -52,6 +52,7 @@ fn config() -> impl Strategy<Value = Config> {
             timestamps: b[1] || b[5],
             sack: b[2] || b[6],
             window_scaling: b[3],
+            ecn: if b[1] { Ecn::Asks } else { Ecn::Answers },
             congestion: if b[4] {
                 Congestion::Cubic
             } else {

@@ -165,6 +165,7 @@ impl Script {
                 payload,
                 congestion: false,
                 joined,
+                ..Segment::default()
             },
         )
     }

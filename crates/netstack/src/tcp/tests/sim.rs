@@ -432,8 +432,10 @@ impl Sim {
             came.push(Segment {
                 header: p.header,
                 payload: p.payload,
-                congestion: false,
+                // Some of those that may be.
+                congestion: p.header.can_be_marked && p.header.seq.0 % 7 == 3,
                 joined: 1,
+                ..Segment::default()
             });
         }
         for s in came {

@@ -2,7 +2,7 @@
 
 use super::owned;
 use crate::ns::NetNs;
-use net::{ConfOf, Setting};
+use net::{ConfOf, ConfVersion, Setting};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vfs::file::File;
@@ -108,13 +108,11 @@ impl DynFile for Numbers {
                 self.ns.set_conf(*of, *setting, n)?;
             }
             (Number::Kept(name, first, most), all) if all.len() == first.len() => {
-                if all.iter().any(|n| n > most) {
+                let least = if *name == "tcp_ecn" { 0 } else { i64::MIN };
+                if all.iter().any(|n| n > most || *n < least) {
                     return Err(EINVAL);
                 }
                 self.ns.kept.lock().insert(name, given);
-                if name.ends_with("forwarding") {
-                    self.ns.setting_changed();
-                }
             }
             _ => return Err(EINVAL),
         }
@@ -122,9 +120,9 @@ impl DynFile for Numbers {
     }
 }
 
-/// `net.ipv4.conf`: a directory for each device, as it is when it is looked at, for those to come,
-/// and for all.
-struct Confs(Arc<NetNs>);
+/// `net.ipv4.conf` and that of IPv6: a directory for each device, as it is when it is looked at, for
+/// those to come, and for all.
+struct Confs(Arc<NetNs>, ConfVersion);
 
 impl Confs {
     fn of(&self, name: &[u8]) -> Option<ConfOf> {
@@ -139,14 +137,8 @@ impl Confs {
 impl DynDir for Confs {
     fn lookup(&self, _: &Caller<'_>, name: &[u8]) -> abi::Result<DynNode> {
         let of = self.of(name).ok_or(abi::errno::ENOENT)?;
-        let setting = |s| Numbers {
-            ns: self.0.clone(),
-            what: Number::Device(of, s),
-        };
-        let dir = StaticDir::new()
-            .file("forwarding", setting(Setting::Forwarding))
-            .file("rp_filter", setting(Setting::ReversePath));
-        Ok(DynNode::Dir(Arc::new(dir)))
+        let (ns, version) = (self.0.clone(), self.1);
+        Ok(DynNode::Dir(Arc::new(Conf { ns, version, of })))
     }
 
     fn list(&self, _: &File) -> abi::Result<Vec<DynEntry>> {
@@ -159,6 +151,32 @@ impl DynDir for Confs {
             kind: FileType::Directory,
         };
         Ok(all.map(entry).collect())
+    }
+}
+
+/// The settings of one.
+struct Conf {
+    ns: Arc<NetNs>,
+    version: ConfVersion,
+    of: ConfOf,
+}
+
+impl DynDir for Conf {
+    fn lookup(&self, _: &Caller<'_>, name: &[u8]) -> abi::Result<DynNode> {
+        let name = std::str::from_utf8(name).map_err(|_| abi::errno::ENOENT)?;
+        let setting = Setting::named(self.version, name).ok_or(abi::errno::ENOENT)?;
+        Ok(DynNode::File(Arc::new(Numbers {
+            ns: self.ns.clone(),
+            what: Number::Device(self.of, setting),
+        })))
+    }
+
+    fn list(&self, _: &File) -> abi::Result<Vec<DynEntry>> {
+        let entry = |name: &str| DynEntry {
+            name: name.as_bytes().to_vec(),
+            kind: FileType::Regular,
+        };
+        Ok(Setting::names(self.version).map(entry).collect())
     }
 }
 
@@ -178,9 +196,9 @@ pub(super) fn settings(ns: &Arc<NetNs>, first: &Arc<NetNs>) -> StaticDir {
         .file("ping_group_range", kept("ping_group_range", &[1, 0]))
         .file(
             "ip_forward",
-            number(Number::Device(ConfOf::All, Setting::Forwarding)),
+            number(Number::Device(ConfOf::All, Setting::FORWARDING)),
         )
-        .dir("conf", Confs(ns.clone()))
+        .dir("conf", Confs(ns.clone(), ConfVersion::V4))
         .file("tcp_keepalive_time", kept("tcp_keepalive_time", &[7200]))
         .file("tcp_keepalive_intvl", kept("tcp_keepalive_intvl", &[75]))
         .file("tcp_keepalive_probes", kept("tcp_keepalive_probes", &[9]))
@@ -191,6 +209,7 @@ pub(super) fn settings(ns: &Arc<NetNs>, first: &Arc<NetNs>) -> StaticDir {
             "tcp_tw_reuse",
             number(Number::Kept("tcp_tw_reuse", &[2], 2)),
         )
+        .file("tcp_ecn", number(Number::Kept("tcp_ecn", &[2], 2)))
         .text("tcp_rmem", "4096\t131072\t6291456\n")
         .text("tcp_wmem", "4096\t16384\t4194304\n")
         .text("tcp_fastopen", "1\n");
@@ -205,17 +224,7 @@ pub(super) fn settings(ns: &Arc<NetNs>, first: &Arc<NetNs>) -> StaticDir {
         .text("wmem_max", "212992\n")
         .text("rmem_default", "212992\n")
         .text("wmem_default", "212992\n");
-    let ipv6 = StaticDir::new().dir(
-        "conf",
-        StaticDir::new()
-            .dir(
-                "all",
-                StaticDir::new()
-                    .text("disable_ipv6", "0\n")
-                    .file("forwarding", kept("ipv6_forwarding", &[0])),
-            )
-            .dir("lo", StaticDir::new().text("disable_ipv6", "0\n")),
-    );
+    let ipv6 = StaticDir::new().dir("conf", Confs(ns.clone(), ConfVersion::V6));
     let all = StaticDir::new()
         .dir("core", core)
         .dir("ipv4", ipv4)

@@ -1,12 +1,19 @@
-//! Filters of classic BPF on packets (`SO_ATTACH_FILTER` of `socket(7)`; Linux's
-//! Documentation/networking/filter.rst).
+//! Programs of classic BPF on packets: filters of sockets (`SO_ATTACH_FILTER` of `socket(7)`;
+//! Linux's Documentation/networking/filter.rst), and those that choose who of several sockets at a
+//! port gets a packet (`SO_ATTACH_REUSEPORT_CBPF`).
 //!
 //! A program comes from an application; [`bpf`] checks it once, and runs it. Here is what it may
-//! load: what lies outside of the packet ends it with 0.
+//! load: what lies outside of the packet ends it with 0. Its memory is its socket's owner's.
 
 use abi::Result;
-use abi::errno::EINVAL;
+use abi::errno::{EINVAL, ENOENT, ENOMEM};
 use bpf::*;
+use parking_lot::{Mutex, RwLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use vfs::ucounts::{Charge, Kind, Ucounts};
+
+pub use bpf::MAX_INSNS as MOST_INSNS;
 
 /// The bytes of `struct sock_filter`.
 pub const INSN: usize = size_of::<Insn>();
@@ -16,9 +23,96 @@ const AD_OFF: i64 = -0x1000;
 const NET_OFF: i64 = -0x10_0000;
 const LL_OFF: i64 = -0x20_0000;
 
-/// A checked program.
+/// A checked program, and whose memory it is.
 #[derive(Debug)]
-pub struct Filter(Box<[Insn]>);
+pub struct Filter {
+    code: Box<[Insn]>,
+    _charge: Option<Charge>,
+}
+
+/// The filter of a socket. Leaf lock.
+#[derive(Default)]
+pub struct SocketFilter {
+    /// Mostly there is none: this alone is looked at then.
+    is_on: AtomicBool,
+    program: RwLock<Option<Arc<Filter>>>,
+}
+
+impl SocketFilter {
+    pub fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    pub fn set(&self, new: Option<Arc<Filter>>) {
+        let mut program = self.program.write();
+        self.is_on.store(new.is_some(), Ordering::Relaxed);
+        let old = std::mem::replace(&mut *program, new);
+        drop(program);
+        drop(old);
+    }
+
+    /// Takes it away: `ENOENT` where there is none.
+    pub fn detach(&self) -> Result<()> {
+        let is_there = self.program.read().is_some();
+        self.set(None);
+        is_there.then_some(()).ok_or(ENOENT)
+    }
+
+    pub fn get(&self) -> Option<Arc<Filter>> {
+        self.program.read().clone()
+    }
+
+    /// How many bytes of a packet the socket gets, of which it gets `least` where it gets any; none
+    /// where it gets nothing (`sk_filter_trim_cap`).
+    pub fn admits(&self, p: &Packet<'_>, least: usize) -> Option<usize> {
+        let Some(f) = self.get() else {
+            return Some(p.data.len());
+        };
+        match f.run(p) {
+            0 => None,
+            n => Some((n as usize).max(least).min(p.data.len())),
+        }
+    }
+}
+
+/// Who of the sockets at an address and port gets what comes: they share this (`sock_reuseport`).
+#[derive(Default)]
+pub struct Chooser(RwLock<Option<Arc<Filter>>>);
+
+impl Chooser {
+    pub fn program(&self) -> Option<Arc<Filter>> {
+        self.0.read().clone()
+    }
+}
+
+/// That of one socket, from when it is in such a group, or has a program before. Leaf lock.
+#[derive(Default)]
+pub struct Membership(Mutex<Option<Arc<Chooser>>>);
+
+impl Membership {
+    pub fn get(&self) -> Option<Arc<Chooser>> {
+        self.0.lock().clone()
+    }
+
+    /// It is in a group from now on: of a member, or of its own.
+    pub fn join(&self, other: Option<&Membership>) {
+        let theirs = other.and_then(Membership::get);
+        let mut mine = self.0.lock();
+        *mine = Some(theirs.or(mine.take()).unwrap_or_default());
+    }
+
+    pub fn attach(&self, f: Filter) {
+        let group = self.0.lock().get_or_insert_default().clone();
+        let old = group.0.write().replace(Arc::new(f));
+        drop(old);
+    }
+
+    pub fn detach(&self) -> Option<Arc<Filter>> {
+        let group = self.get()?;
+        let mut program = group.0.write();
+        program.take()
+    }
+}
 
 /// What a program may see.
 pub struct Packet<'a> {
@@ -38,19 +132,35 @@ pub struct Packet<'a> {
 
 impl Filter {
     /// Of an array of `struct sock_filter`; `EINVAL` for what Linux refuses.
-    pub fn new(bytes: &[u8]) -> Result<Filter> {
+    pub fn new(bytes: &[u8], owner: Option<&Arc<Ucounts>>) -> Result<Filter> {
         if !bytes.len().is_multiple_of(INSN) || bytes.len() / INSN > MAX_INSNS {
             return Err(EINVAL);
         }
         let all = bytes.as_chunks::<INSN>().0.iter();
         let code: Box<[Insn]> = all.map(|b| Insn::from(*b)).collect();
         check(&code, is_known)?;
-        Ok(Filter(code))
+        let charge = match owner {
+            Some(u) => {
+                let charge = u.charge(Kind::Kmem, bytes.len() as u64, u64::MAX);
+                Some(charge.ok_or(ENOMEM)?)
+            }
+            None => None,
+        };
+        Ok(Filter {
+            code,
+            _charge: charge,
+        })
+    }
+
+    /// As it was given.
+    pub fn bytes(&self) -> Vec<u8> {
+        let one = |i: &Insn| <[u8; INSN]>::from(*i);
+        self.code.iter().flat_map(one).collect()
     }
 
     /// How many bytes of the packet the socket gets; 0: none.
     pub fn run(&self, p: &Packet<'_>) -> u32 {
-        run(&self.0, p.data.len() as u32, |i, a, x| {
+        run(&self.code, p.data.len() as u32, |i, a, x| {
             let absolute = i64::from(i.k as i32);
             let indirect = i64::from(x.wrapping_add(i.k) as i32);
             match i.code {
@@ -84,7 +194,20 @@ fn is_known(i: &Insn) -> bool {
     }
 }
 
-impl Packet<'_> {
+impl<'a> Packet<'a> {
+    /// Of what comes by no device.
+    pub fn without_device(data: &'a [u8]) -> Packet<'a> {
+        Packet {
+            data,
+            frame: data,
+            network: 0,
+            protocol: 0,
+            kind: 0,
+            device: 0,
+            hardware: 0,
+        }
+    }
+
     fn load(&self, at: i64, size: usize, a: u32, x: u32) -> Option<u32> {
         let (from, at) = match at {
             0.. => (self.data, at),
@@ -103,6 +226,7 @@ impl Packet<'_> {
         Some(match which {
             0 => u32::from(self.protocol),
             4 => u32::from(self.kind),
+            8 | 28 if self.device == 0 => return None,
             8 => self.device as u32,
             28 => u32::from(self.hardware),
             40 => a ^ x,
@@ -155,7 +279,7 @@ mod tests {
             (0x06, 0, 0, 262_144),
             (0x06, 0, 0, 0),
         ]);
-        let f = Filter::new(&code).unwrap();
+        let f = Filter::new(&code, None).unwrap();
         let mut frame = vec![0; 60];
         frame[12] = 8;
         frame[14] = 0x45;
@@ -172,7 +296,7 @@ mod tests {
     fn extensions_tell_of_the_frame() {
         let of = |n: i64| {
             let code = program(&[(0x20, 0, 0, (AD_OFF + n) as i32 as u32), (0x16, 0, 0, 0)]);
-            Filter::new(&code).map(|f| f.run(&packet(&[0; 60])))
+            Filter::new(&code, None).map(|f| f.run(&packet(&[0; 60])))
         };
         assert_eq!(of(0), Ok(0x800));
         assert_eq!(of(4), Ok(4));
@@ -198,7 +322,7 @@ mod tests {
                 }
             }
             code.push((0x16, 0, 0, 0));
-            if let Ok(f) = Filter::new(&program(&code)) {
+            if let Ok(f) = Filter::new(&program(&code), None) {
                 f.run(&packet(&frame));
             }
         }
@@ -217,8 +341,8 @@ mod tests {
             &[(0x02, 0, 0, 16), (0x06, 0, 0, 0)],
             &[(0xffff, 0, 0, 0), (0x06, 0, 0, 0)],
         ] {
-            assert!(Filter::new(&program(bad)).is_err(), "{bad:?}");
+            assert!(Filter::new(&program(bad), None).is_err(), "{bad:?}");
         }
-        assert!(Filter::new(&[]).is_err());
+        assert!(Filter::new(&[], None).is_err());
     }
 }
