@@ -61,6 +61,8 @@
 #define PTRACE_DATA BITS(0, 0, 1, 2, 4, 8, 0x10, 0x20, 0x40, 0x80, 0x100000, 9, 10, 18, 19)
 #define LEVELS ONE(1, 1, 1, 0, 6, 17, 41, 270, 255)
 #define FUTEX_OPS ONE(0, 1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 128, 129, 131, 132, 133, 134, 135, 136, 137, 138, 139, 140, 256, 9 + 256, 137 + 256)
+#define KEY_TYPE {NAME, (const u64 *)3}
+#define KEYRING ONE(-1ul, -2ul, -3ul, -3ul, -4ul, -5ul, -7ul, 0, 1)
 #define XFLAGS BITS(0, 1, 2)
 #define SEEK ONE(0, 1, 2, 3, 4)
 #define RWF BITS(0, 1, 2, 4, 8, 0x10, 0x20)
@@ -151,6 +153,9 @@ const struct call calls[] = {
     C(seccomp, 1, OUT, ONE(1, 1, 2, 3, 0), BITS(0, 1, 2, 4, 8, 16, 32), S(S_FPROG)), C(futex, 12, OUT, W, FUTEX_OPS, INT_, TS, W, NUM_),
     C(futex_waitv, 4, OUT, B, ONE(0, 1, 2, 3, 8, 128, 129), BITS(0, 0, 1), TS, CLOCK), X(454, futex_wake, 4, OUT, W, INT_, NUM_, BITS(0, 2, 2, 128)),
     X(455, futex_wait, 4, OUT, W, INT_, INT_, BITS(0, 2, 2, 128), TS, CLOCK), X(456, futex_requeue, 4, OUT, B, BITS(0, 0, 1), NUM_, NUM_),
+    // Keys: their numbers are not known to the fuzzer, but keyrings are, and names.
+    C(add_key, 4, OUT, KEY_TYPE, N_, B, L, KEYRING), C(request_key, 3, OUT, KEY_TYPE, N_, W0, ONE(0, 0, -1ul, -2ul, -3ul)),
+    C(keyctl, 8, OUT, INT_, KEYRING, B, L, KEYRING), C(keyctl, 6, OUT, ONE(0, 2, 3, 5, 6, 7, 8, 9, 11, 15, 21, 29, 30), KEYRING, KEYRING, B, L),
     // Credentials.
     C(getuid, 3, OUT), C(getgid, 2, OUT), C(geteuid, 2, OUT), C(getegid, 2, OUT), C(setuid, 1, OUT, UID_), C(setgid, 1, OUT, UID_), C(setreuid, 1, OUT, UID_, UID_), C(setregid, 1, OUT, UID_, UID_), C(setresuid, 1, OUT, UID_, UID_, UID_),
     C(setresgid, 1, OUT, UID_, UID_, UID_), C(getresuid, 2, OUT, W, W, W), C(getresgid, 2, OUT, W, W, W), C(setfsuid, 1, OUT, UID_), C(setfsgid, 1, OUT, UID_), C(getgroups, 2, OUT, INT_, B), C(setgroups, 1, OUT, INT_, B),
@@ -186,6 +191,6 @@ const struct call calls[] = {
     C(ptrace, 6, OUT, PTRACE_REQ, PID_, PTRACE_ADDR, PTRACE_DATA),
     // What is not implemented, or is no call.
     C(bpf, 1, OUT, INT_, B, L), C(userfaultfd, 1, OUT, INT_), C(perf_event_open, 1, OUT, B, PID_, INT_, FDANY, INT_),
-    C(keyctl, 1, OUT, INT_, NUM_, B, L, NUM_), C(name_to_handle_at, 1, OUT, AT, P, B, W, INT_), C(io_setup, 1, OUT, INT_, W), C(rseq, 1, OUT, B, INT_, INT_, INT_), C(kcmp, 4, OUT, PID_, PID_, ONE(0, 1, 2, 3, 4, 5, 6, 7, 8), FDANY, FDANY), X(469, no_call, 1, OUT, NUM_, NUM_, NUM_, NUM_, NUM_, NUM_),
+    C(name_to_handle_at, 1, OUT, AT, P, B, W, INT_), C(io_setup, 1, OUT, INT_, W), C(rseq, 1, OUT, B, INT_, INT_, INT_), C(kcmp, 4, OUT, PID_, PID_, ONE(0, 1, 2, 3, 4, 5, 6, 7, 8), FDANY, FDANY), X(469, no_call, 1, OUT, NUM_, NUM_, NUM_, NUM_, NUM_, NUM_),
 };
 const int call_count = sizeof calls / sizeof *calls;

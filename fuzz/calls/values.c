@@ -260,6 +260,8 @@ static u64 name(struct thread *t, int type) {
     static const char *const names[] = {"user.a", "user.b", "trusted.a", "security.capability", "system.posix_acl_access", "user.", "x"};
     static const char *const types[] = {"tmpfs", "proc", "sysfs", "overlay", "devpts", "mqueue", "cgroup2", "cgroup", "ext4", "bind", "ramfs"};
     static const char *const queues[] = {"q1", "q2", "q3", "q4", "/", "."};
+    static const char *const keys[] = {"keyring", "user", "logon", "big_key", "nosuch"};
+    if (type == 3) return (u64)put(t, keys[below(t, 5)], 8);
     if (type == 2) return (u64)put(t, queues[below(t, 6)], 3);
     const char *s = type ? types[below(t, 11)] : names[below(t, 7)];
     return (u64)put(t, s, strlen(s) + 1);

@@ -89,6 +89,8 @@ pub struct Container {
     pub aio_requests: Arc<AtomicU64>,
     /// What is missing in `kernel.seccomp.actions_logged`, a bit for each of the actions. Atomic.
     pub seccomp_not_logged: Arc<AtomicI64>,
+    /// Keys of its users. Has a lock of its own, a leaf.
+    pub keys: Arc<keys::Keys>,
     /// `kernel.io_uring_disabled` and `kernel.io_uring_group`. Atomic.
     pub uring_disabled: Arc<AtomicI64>,
     pub uring_group: Arc<AtomicI64>,
@@ -143,6 +145,7 @@ impl Container {
             told_of_loss: AtomicBool::new(false),
             aio_requests: Arc::default(),
             seccomp_not_logged: Arc::default(),
+            keys: Arc::default(),
             uring_disabled: Arc::default(),
             uring_group: Arc::new(AtomicI64::new(-1)),
             shortage: Arc::default(),

@@ -140,6 +140,17 @@ pub struct UserNs {
     container: u32,
 }
 
+/// Knows of a user namespace whether it is still there.
+#[derive(Clone, Debug, Default)]
+pub struct WeakUserNs(Option<std::sync::Weak<Inner>>);
+
+impl WeakUserNs {
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        self.0.as_ref().is_none_or(|w| w.strong_count() > 0)
+    }
+}
+
 impl PartialEq for UserNs {
     fn eq(&self, other: &UserNs) -> bool {
         match (&self.inner, &other.inner) {
@@ -192,6 +203,11 @@ impl UserNs {
             container: 0,
         };
         Ok(new.enter(cred))
+    }
+    /// To learn whether it is still there, without keeping it.
+    #[must_use]
+    pub fn downgrade(&self) -> WeakUserNs {
+        WeakUserNs(self.inner.as_ref().map(Arc::downgrade))
     }
     /// Credentials with all rights in this namespace, and none elsewhere (`set_cred_user_ns`).
     #[must_use]

@@ -18,6 +18,7 @@ mod inotify;
 mod io;
 mod ioctl;
 mod kcmp;
+mod keys;
 mod landlock;
 mod limits;
 mod locks;
@@ -86,6 +87,7 @@ const ALL: &[&[Call]] = &[
     io::CALLS,
     ioctl::CALLS,
     kcmp::CALLS,
+    keys::CALLS,
     landlock::CALLS,
     limits::CALLS,
     locks::CALLS,

@@ -7,6 +7,7 @@
 //! complete when it is made: nothing is set afterwards.
 
 use super::clone::{CloneArgs, CloneFlags};
+use super::keyrings::NewTask;
 use super::quota::Counted;
 use super::seccomp::Seccomp;
 use super::signal::{From, Pending};
@@ -15,6 +16,7 @@ use crate::ns::change::Fresh;
 use crate::ns::pid::Pid;
 use abi::SigSet;
 use abi::linux::CLOCK_BOOTTIME;
+use keys::{Rings, Survives};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -42,6 +44,7 @@ pub struct Attributes {
     pub no_new_privs: bool,
     pub comm: Vec<u8>,
     pub seccomp: Seccomp,
+    pub keyrings: Rings,
     pub over_limit: bool,
     pub clear_child_tid: u64,
     pub robust_list: u64,
@@ -63,6 +66,7 @@ impl Default for Attributes {
             no_new_privs: false,
             comm: Vec::new(),
             seccomp: Seccomp::default(),
+            keyrings: Rings::default(),
             over_limit: false,
             clear_child_tid: 0,
             robust_list: 0,
@@ -87,6 +91,7 @@ impl Attributes {
             no_new_privs: t.no_new_privs.load(Relaxed),
             comm: t.comm(),
             seccomp: t.seccomp.inherit(),
+            keyrings: t.keyrings.lock().inherit(Survives::Process),
             over_limit: t.over_limit.load(Relaxed),
             nice: t.nice.load(Relaxed),
             policy: t.policy.load(Relaxed),
@@ -108,6 +113,7 @@ impl Attributes {
         let (policy, nice) = maker.inherited_priority();
         let clears = a.flags.contains(CloneFlags::CLONE_CHILD_CLEARTID);
         Attributes {
+            keyrings: maker.keyrings_of(NewTask::by(a.flags)),
             clear_child_tid: if clears { a.child_tid } else { 0 },
             vfork_done,
             nice,
@@ -165,6 +171,7 @@ impl Task {
             fs: RwLock::new(from.fs),
             files: RwLock::new(Some(from.files)),
             cred: RwLock::new(new.cred),
+            keyrings: Mutex::new(a.keyrings),
             real_cred: RwLock::new(None),
             counted: Mutex::new(Some(from.counted)),
             over_limit: AtomicBool::new(a.over_limit),

@@ -279,6 +279,7 @@ fn install(cx: &Context, mm: Arc<Mm>, raise: &Raise) -> Arc<Mm> {
     // As it may have become meanwhile.
     mm.set_bounds(*task.group.memory.lock());
     task.commit_cred(raise.cred.clone());
+    task.keep_session_keyring();
     task.persona.store(raise.persona.bits(), Ordering::Relaxed);
     if raise.secure {
         task.pdeath_signal.store(0, Ordering::Relaxed);

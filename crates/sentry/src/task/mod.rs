@@ -27,6 +27,7 @@ pub mod frame;
 pub mod futex;
 pub mod group;
 pub mod jobs;
+pub mod keyrings;
 pub mod lanes;
 pub mod later;
 pub mod launch;
@@ -96,6 +97,8 @@ pub struct Task {
     files: RwLock<Option<Arc<FdTable>>>,
     /// A cell, own; a program's are committed with its memory, under the group's `exec_update`.
     cred: RwLock<Arc<Credentials>>,
+    /// Its keyrings. Locked before the container's keys, and before nothing else.
+    pub keyrings: Mutex<keys::Rings>,
     /// Its own, while it acts as another; held while `cred` changes by that. A cell, own.
     real_cred: RwLock<Option<Arc<Credentials>>>,
     /// What it counts for its user; `None` once it has ended. A leaf.
@@ -262,7 +265,8 @@ impl Task {
     }
     pub fn set_cred(&self, c: Credentials) {
         let new = Arc::new(c);
-        *self.cred.write() = new.clone();
+        let old = std::mem::replace(&mut *self.cred.write(), new.clone());
+        self.keyring_follows(&old, &new);
         self.local_is_stale();
         self.recount(&new);
     }

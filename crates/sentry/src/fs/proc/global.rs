@@ -6,14 +6,15 @@ use crate::Kernel;
 use crate::container::Container;
 use crate::ns::NetNs;
 use crate::ns::uts::{RELEASE, VERSION};
+use crate::task::{Task, task_of};
 use abi::linux::{CLOCK_BOOTTIME, CLOCK_REALTIME};
 use hostcall::time::clock_nanos;
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-use vfs::Perm;
 use vfs::file::File;
 use vfs::fs::dynamic::{DynFile, StaticDir};
+use vfs::{Caller, Perm};
 
 /// A file made from the kernel's state.
 pub(super) fn text(
@@ -26,6 +27,31 @@ pub(super) fn text(
             .map(|k| f(&k).into_bytes())
             .unwrap_or_default()
     })
+}
+
+/// What a task sees of keys.
+#[derive(Clone, Copy)]
+struct KeyFile(fn(&keys::Act<'_>) -> Vec<u8>);
+
+/// The same of its opener.
+struct OpenKeyFile(KeyFile, Weak<Task>);
+
+impl DynFile for KeyFile {
+    fn generate(&self, _: &File) -> abi::Result<Vec<u8>> {
+        Ok(Vec::new())
+    }
+    fn bound(&self, cx: &Caller<'_>) -> abi::Result<Option<Arc<dyn DynFile>>> {
+        let opener = task_of(cx.task).map(Arc::downgrade).unwrap_or_default();
+        Ok(Some(Arc::new(OpenKeyFile(*self, opener))))
+    }
+}
+
+impl DynFile for OpenKeyFile {
+    fn generate(&self, _: &File) -> abi::Result<Vec<u8>> {
+        let show = self.0.0;
+        let text = self.1.upgrade().map(|t| t.with_keys(|a| show(a)));
+        Ok(text.unwrap_or_default())
+    }
 }
 
 /// Files that never change, of a container.
@@ -64,6 +90,8 @@ pub fn files(k: &Arc<Kernel>, c: &Arc<Container>) -> StaticDir {
         .text("consoles", "")
         .text("execdomains", "0-0\tLinux           \t[kernel]\n")
         .dir("pressure", pressure(k, c))
+        .file("keys", KeyFile(|a| a.show_keys()))
+        .file("key-users", KeyFile(|a| a.show_users()))
         .text("modules", "")
         .link("mounts", "self/mounts")
         .link("net", "self/net")

@@ -254,6 +254,32 @@ impl DynFile for LoggedActions {
     }
 }
 
+/// A setting of `kernel.keys`.
+struct KeySetting(Arc<keys::Limits>, keys::Setting);
+
+impl DynFile for KeySetting {
+    fn perm(&self) -> Perm {
+        SETTING
+    }
+    fn generate(&self, _: &File) -> abi::Result<Vec<u8>> {
+        Ok(format!("{}\n", self.0.get(self.1)).into_bytes())
+    }
+    fn write(&self, _: &File, data: &[u8], _: u64) -> abi::Result<usize> {
+        let n = integer(data)?;
+        if i64::from(n) < self.1.least() {
+            return Err(abi::errno::EINVAL);
+        }
+        self.0.set(self.1, n.into());
+        Ok(data.len())
+    }
+}
+
+fn key_settings(c: &Container) -> StaticDir {
+    let add =
+        |dir: StaticDir, s: keys::Setting| dir.file(s.name(), KeySetting(c.keys.limits.clone(), s));
+    keys::Setting::ALL.into_iter().fold(StaticDir::new(), add)
+}
+
 /// `vm.drop_caches`: names that nobody uses are forgotten (2, 3). Pages are the host's.
 struct DropCaches;
 
@@ -322,6 +348,7 @@ fn kernel(k: &Arc<Kernel>, ns: &NsProxy, c: &Container) -> StaticDir {
         .file("domainname", name(Name::Domain))
         .file("io_uring_disabled", Of(c.uring_disabled.clone(), 0..=2))
         .file("io_uring_group", Of(c.uring_group.clone(), -1..=i32::MAX))
+        .dir("keys", key_settings(c))
         .text("msgmax", "8192\n")
         .text("msgmnb", "16384\n")
         .text("msgmni", "32000\n")

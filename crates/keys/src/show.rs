@@ -1,0 +1,87 @@
+//! `/proc/keys` and `/proc/key-users` (`security/keys/proc.c`).
+
+use crate::access::Ref;
+use crate::act::Act;
+use crate::key::*;
+use std::fmt::Write as _;
+
+/// What is left of a key's time, as `/proc/keys` tells it.
+fn time_left(expiry: i64, now: i64) -> String {
+    const MINUTE: i64 = 60;
+    const HOUR: i64 = 60 * MINUTE;
+    const DAY: i64 = 24 * HOUR;
+    if expiry == NEVER {
+        return "perm".into();
+    }
+    match expiry.saturating_sub(now) {
+        ..=0 => "expd".into(),
+        t if t < MINUTE => format!("{t}s"),
+        t if t < HOUR => format!("{}m", t / MINUTE),
+        t if t < DAY => format!("{}h", t / HOUR),
+        t if t < 7 * DAY => format!("{}d", t / DAY),
+        t => format!("{}w", t / (7 * DAY)),
+    }
+}
+
+impl Act<'_> {
+    /// A line for each key that the task may view.
+    #[must_use]
+    pub fn show_keys(&self) -> Vec<u8> {
+        let mut text = Vec::new();
+        let possessed = self.all_possessed();
+        let is_here = |key: &Key| self.cred.user_ns.uid_number(key.uid).is_some();
+        for (k, key) in &self.state.keys {
+            let r = Ref {
+                serial: *k,
+                possessed: possessed.contains(k),
+            };
+            if is_here(key) && self.permits(r, VIEW).is_ok() {
+                self.show(*k, key, &mut text);
+            }
+        }
+        text
+    }
+    fn show(&self, k: Serial, key: &Key, text: &mut Vec<u8>) {
+        let flag = |is: bool, letter: char| if is { letter } else { '-' };
+        let ns = &self.cred.user_ns;
+        let head = format!(
+            "{k:08x} I{}-{}-{}{} {:5} {:>4} {:08x} {:5} {:5} {:<9.9} ",
+            flag(key.revoked, 'R'),
+            flag(key.in_quota, 'Q'),
+            flag(key.negative.is_some(), 'N'),
+            flag(key.invalidated, 'i'),
+            key.parents.len() + key.holds,
+            time_left(key.expiry, self.now),
+            key.permissions,
+            ns.uid_shown(key.uid),
+            key.gid_shown(ns),
+            key.kind.name(),
+        );
+        text.extend_from_slice(head.as_bytes());
+        text.extend_from_slice(&key.description);
+        let rest = match (key.negative, key.kind, key.len()) {
+            (Some(_), ..) => String::new(),
+            (_, Type::Keyring, 0) => ": empty".into(),
+            (_, _, n) => format!(": {n}"),
+        };
+        text.extend_from_slice(rest.as_bytes());
+        text.push(b'\n');
+    }
+    /// A line for each user with keys.
+    #[must_use]
+    pub fn show_users(&self) -> Vec<u8> {
+        let mut text = String::new();
+        for (uid, o) in &self.state.owners {
+            let Some(number) = self.cred.user_ns.uid_number(*uid) else {
+                continue;
+            };
+            let (keys, bytes) = self.keys.limits.of(*uid);
+            let _ = writeln!(
+                text,
+                "{number:5}: {:5} {}/{} {}/{keys} {}/{bytes}",
+                o.keys, o.keys, o.keys, o.counted_keys, o.counted_bytes
+            );
+        }
+        text.into_bytes()
+    }
+}
