@@ -709,6 +709,10 @@ pub trait Mappable: Send + Sync {
     fn is_fixed(&self) -> bool {
         false
     }
+    /// Whether nobody reads it but by its mappings, which are shared (memfd_secret(2)).
+    fn is_secret(&self) -> bool {
+        false
+    }
     /// Gives back frames that nobody has touched and nobody maps any more. Called, as
     /// [`Mappable::backing`], with the address space's lock held.
     fn trim(&self) {}

@@ -227,6 +227,8 @@ impl State {
             MADV_DODUMP | MADV_KEEPONFORK if vma.flags.contains(VmaFlags::DROPPABLE) => {
                 return Err(EINVAL);
             }
+            // Nobody dumps what is secret, whatever it is advised.
+            MADV_DODUMP if vma.flags.contains(VmaFlags::SECRET) => return Ok(()),
             MADV_DODUMP if vma.flags.contains(VmaFlags::CONFIDENTIAL) => return Err(EINVAL),
             MADV_CONFIDENTIAL => return self.make_confidential(part, vma),
             MADV_DONTDUMP => (VmaFlags::DONTDUMP, VmaFlags::empty()),

@@ -373,9 +373,28 @@ impl Mm {
     pub fn write_bytes(&self, va: Va, src: &[u8]) -> usize {
         self.with(|st| st.write(va.0, src, Mode::Write))
     }
+    /// As [`Mm::read_bytes`], by its address in another process: up to what is secret.
+    pub fn read_shown(&self, va: Va, dst: &mut [u8]) -> usize {
+        self.with(|st| {
+            let shown = st.shown(va.0, dst.len());
+            let dst = &mut dst[..shown];
+            let n = st.read(va.0, dst, Mode::Read);
+            st.patches.show_original(va.0, &mut dst[..n]);
+            n
+        })
+    }
+    /// As [`Mm::write_bytes`], by its address in another process: up to what is secret.
+    pub fn write_shown(&self, va: Va, src: &[u8]) -> usize {
+        self.with(|st| {
+            let n = st.shown(va.0, src.len());
+            st.write(va.0, &src[..n], Mode::Write)
+        })
+    }
     /// As [`Mm::read_bytes`], as a debugger does: protection does not matter.
     pub fn read_forced(&self, va: Va, dst: &mut [u8]) -> usize {
         self.with(|st| {
+            let shown = st.shown(va.0, dst.len());
+            let dst = &mut dst[..shown];
             let n = st.read(va.0, dst, Mode::ForceRead);
             st.patches.show_original(va.0, &mut dst[..n]);
             n
@@ -384,6 +403,7 @@ impl Mm {
     /// As [`Mm::write_bytes`], as a debugger does: private read-only memory is copied and written.
     pub fn write_forced(&self, va: Va, src: &[u8]) -> usize {
         self.with(|st| {
+            let src = &src[..st.shown(va.0, src.len())];
             st.unpatch(&(va.0..va.0.saturating_add(src.len() as u64)));
             st.write(va.0, src, Mode::ForceWrite)
         })

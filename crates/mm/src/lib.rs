@@ -109,6 +109,7 @@ mod remap;
 mod resolve;
 mod room;
 mod seal;
+mod secret;
 mod shared_anon;
 mod stack;
 mod state;

@@ -122,8 +122,10 @@ impl State {
             let (e, v) = self.vmas.get(at).ok_or(ENOMEM)?;
             let part = at..e.end.min(r.end);
             at = part.end;
-            // What is droppable is not locked, and nobody is told (`mlock_fixup`).
-            if v.flags & BOTH != set && !v.flags.contains(VmaFlags::DROPPABLE) {
+            // What is droppable is not locked, what is secret always, and nobody is told
+            // (`mlock_fixup`).
+            const KEPT: VmaFlags = VmaFlags::DROPPABLE.union(VmaFlags::SECRET);
+            if v.flags & BOTH != set && !v.flags.intersects(KEPT) {
                 self.reserve_vmas(self.vmas.cuts(&part))?;
                 self.vmas
                     .change(part, |_, flags| *flags = (*flags - BOTH) | set);

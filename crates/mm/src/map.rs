@@ -115,6 +115,11 @@ impl State {
         let prot = Prot(req.prot & 7);
         let (mut flags, mut max_prot) = checked_flags(&req, prot)?;
         flags |= self.room.default_flags();
+        if let Some(f) = &req.file
+            && f.mappable.is_secret()
+        {
+            flags |= crate::secret::flags(flags)?;
+        }
         if req.flags & MAP_LOCKED != 0 {
             if self.room.limits().memlock == 0 {
                 return Err(EPERM);
@@ -209,6 +214,11 @@ impl State {
                 result = Err(crate::types::Bad::Unmapped);
                 break;
             };
+            // Nobody but the program's own accesses make pages of a secret.
+            if vma.flags.contains(VmaFlags::SECRET) {
+                result = Err(crate::types::Bad::Forbidden);
+                break;
+            }
             if vma.prot == Prot::NONE {
                 result = Err(crate::types::Bad::Forbidden);
                 break;

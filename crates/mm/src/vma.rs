@@ -31,10 +31,12 @@ bitflags::bitflags! {
         const CONFIDENTIAL = 1 << 33;
         /// The number of its name: see [`crate::names`].
         const NAME = 0x7ff << 34;
+        /// Of a file that only its mappings show: see [`crate::secret`].
+        const SECRET = 1 << 45;
     }
 }
 
-// No two share a bit: new ones go from bit 45 on.
+// No two share a bit: new ones go from bit 46 on.
 const _: () = {
     let (all, mut ones, mut i) = (<VmaFlags as bitflags::Flags>::FLAGS, 0, 0);
     while i < all.len() {

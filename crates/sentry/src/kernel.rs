@@ -53,6 +53,8 @@ pub struct Kernel {
     pub namespaces: vfs::userns::Registry,
     /// Anonymous files in memory: memfd_create(2), shared memory.
     pub shm: Arc<vfs::fs::tmpfs::ShmFs>,
+    /// memfd_secret(2)'s files.
+    pub secrets: vfs::fs::tmpfs::SecretFs,
     /// Has a lock of its own.
     pub terminals: crate::fs::terminals::Terminals,
     pub strace: Option<Arc<Strace>>,
@@ -143,6 +145,7 @@ impl Kernel {
         Arc::new(Kernel {
             platform: p.platform,
             shm: Arc::new(vfs::fs::tmpfs::ShmFs::new(&p.vfs, &p.clas)),
+            secrets: vfs::fs::tmpfs::SecretFs::new(&p.vfs, &p.clas),
             vfs: p.vfs,
             no_memory: Mm::none(p.clas),
             tasks: Mutex::default(),

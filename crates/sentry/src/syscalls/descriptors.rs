@@ -348,6 +348,13 @@ fn set_pipe_size(cx: &Context, f: &File, size: u32) -> SysResult {
     pipe.set_capacity(size, privileged)
 }
 
+/// `memfd_secret(flags)`.
+fn memfd_secret(cx: &mut Context, flags: CloexecFlag) -> SysResult {
+    let f = cx.kernel.secrets.file(&cx.cred())?;
+    let close = CloseOnExec::from_flags(flags.bits());
+    cx.files().install(f, close, &cx.room()).map(|n| n as usize)
+}
+
 /// `memfd_create(name, flags)`.
 fn memfd_create(cx: &mut Context, name: StrPtr, flags: MemfdFlags) -> SysResult {
     let name = cx
@@ -370,6 +377,7 @@ calls! {
     fcntl: "no leases, no dnotify",
     dup3,
     memfd_create,
+    memfd_secret,
     close_range,
 }
 

@@ -323,10 +323,10 @@ fn process_vm(cx: &Context, tid: Tid, local: Buffers, remote: Buffers, way: Way)
             let got = if way == Way::ToOther {
                 mm.read_bytes(dst, &mut buf[..n])
             } else {
-                other.read_bytes(src, &mut buf[..n])
+                other.read_shown(src, &mut buf[..n])
             };
             let put = if way == Way::ToOther {
-                other.write_bytes(src, &buf[..got])
+                other.write_shown(src, &buf[..got])
             } else {
                 mm.write_bytes(dst, &buf[..got])
             };

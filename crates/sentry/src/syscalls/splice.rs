@@ -2,11 +2,12 @@
 
 use super::SysResult;
 use super::args::*;
-use super::io::{At, MAX_RW, blocking, do_read, do_write, iovec, within_limit, written};
+use super::io::{At, MAX_RW, blocking, do_read, do_write, user_ranges, within_limit, written};
 use crate::task::Context;
 use abi::Result;
 use abi::errno::*;
 use ipc::pipe::PipeEnd;
+use mm::UserIo;
 use std::sync::Arc;
 use vfs::file::{File, O_APPEND};
 use wait::Events;
@@ -425,8 +426,14 @@ fn vmsplice(cx: &mut Context, fd: Fd, list: IovecIn, flags: SpliceFlags) -> SysR
     let f = fd.any_file(cx)?;
     f.ops::<PipeEnd>().ok_or(EBADF)?;
     let mm = cx.mm();
-    let mut io = iovec(&mm, list.va, list.len)?;
+    let ranges = user_ranges(&mm, list.va, list.len)?;
+    let secret = ranges.iter().any(|r| mm.is_secret(r.va, r.len));
+    let mut io = UserIo::vectored(&mm, ranges);
     if f.writable() {
+        // Pages of a secret are nobody's to have.
+        if secret {
+            return Err(EFAULT);
+        }
         do_write(cx, &f, &mut io, At::Position, 0)
     } else {
         do_read(cx, &f, &mut io, At::Position, 0)

@@ -6,6 +6,7 @@ use super::io::check_size;
 use crate::task::Context;
 use abi::errno::*;
 use std::sync::Arc;
+use vfs::FileType;
 use vfs::file::{DataOnly, File};
 
 flags! {
@@ -95,7 +96,11 @@ pub(super) fn allocate(
         return Err(EBADF);
     }
     if !f.ops.seekable() {
-        return Err(ESPIPE);
+        match FileType::from_mode(f.ops.stat()?.mode) {
+            Some(FileType::Regular) => {}
+            Some(FileType::Fifo) => return Err(ESPIPE),
+            _ => return Err(ENODEV),
+        }
     }
     let end = offset.checked_add(len).ok_or(EFBIG)?;
     if !mode.contains(FallocMode::FALLOC_FL_KEEP_SIZE) && end as u64 > f.ops.stat()?.size {

@@ -115,7 +115,7 @@ fn no_more_capable(old: &Credentials, new: &Credentials) -> bool {
 
 impl Task {
     /// Changes the task's own credentials (`commit_creds`): after a gain the memory is private, and
-    /// the parent's death tells nothing any more.
+    /// the parent's death tells nothing any more. Its memory's limit of locks goes by them.
     pub fn commit_cred(&self, new: Credentials) {
         let old = self.cred();
         let ids = |c: &Credentials| [c.euid, c.fsuid, c.egid, c.fsgid];
@@ -123,7 +123,12 @@ impl Task {
             self.mm().privacy().set_dumpable(mm::Dumpable::No);
             self.pdeath_signal.store(0, Ordering::Relaxed);
         }
+        let locks = |c: &Credentials| c.has(Caps::IPC_LOCK);
+        let changes = locks(&old) != locks(&new);
         self.set_cred(new);
+        if changes {
+            self.mm().set_limits(self.mm_limits());
+        }
     }
 }
 

@@ -358,7 +358,7 @@ fn pbufs(cx: &Context, ring: &Ring, op: RegisterOp, given: Given) -> SysResult {
     let place = if kernels {
         Place::Kernel(RingMemory::new(mm.clas(), size, Some(charge(size)?))?)
     } else {
-        if mm.prefault(Va(addr), size, Access::Write) < size {
+        if mm.is_secret(Va(addr), size) || mm.prefault(Va(addr), size, Access::Write) < size {
             return Err(EFAULT);
         }
         Place::User(Arc::downgrade(&mm), Va(addr))

@@ -109,7 +109,7 @@ fn registered_buffer(
         return Err(EOVERFLOW);
     }
     let mm = cx.mm();
-    if mm.prefault(Va(base), len, Access::Write) < len {
+    if mm.is_secret(Va(base), len) || mm.prefault(Va(base), len, Access::Write) < len {
         return Err(EFAULT);
     }
     let pages = (base + len).div_ceil(PAGE_SIZE) - base / PAGE_SIZE;

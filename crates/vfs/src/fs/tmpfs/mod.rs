@@ -6,6 +6,7 @@
 //! | `node.rs` | [`Node`], its inodes |
 //! | `content.rs` | the pages of regular files |
 //! | `open.rs` | open files and directories |
+//! | `secret.rs` | memory that only mappings show: memfd_secret |
 //! | `shm.rs` | files without a name: memfd, shared anonymous memory |
 //!
 //! Lock order, inside what the crate's doc says: `Node::write_lock` → an address space's lock →
@@ -15,10 +16,12 @@
 mod content;
 mod node;
 mod open;
+mod secret;
 mod shm;
 
 pub(crate) use node::name_memory;
 pub use node::{Node, Payer};
+pub use secret::SecretFs;
 pub use shm::{ShmFs, add_seals, get_seals};
 
 use crate::caller::Caller;
@@ -115,6 +118,10 @@ pub struct Tmpfs {
 type Limits = (u64, u64);
 
 impl Tmpfs {
+    /// Whether its files are memfd_secret(2)'s.
+    fn is_secret(&self) -> bool {
+        self.name == secret::NAME
+    }
     /// Those whose inodes these are: a file's owner is an id of the initial namespace.
     fn users(&self) -> UserNs {
         UserNs::of_container(self.clas.number())
@@ -218,7 +225,10 @@ impl FileSystem for Tmpfs {
             self.used_inodes.load(Ordering::Relaxed),
         );
         Ok(StatFs {
-            magic: u64::from(abi::linux::TMPFS_MAGIC),
+            magic: match self.is_secret() {
+                true => secret::MAGIC,
+                false => u64::from(abi::linux::TMPFS_MAGIC),
+            },
             bsize: PAGE_SIZE,
             blocks,
             bfree: blocks.saturating_sub(used),

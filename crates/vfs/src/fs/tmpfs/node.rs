@@ -13,7 +13,7 @@ use crate::mode::{FileType, Perm};
 use crate::ucounts::{Charge, Kind};
 use crate::{Stat, now};
 use abi::errno::{
-    EFBIG, EINVAL, EMLINK, ENOENT, ENOSPC, ENOTDIR, ENOTEMPTY, EOPNOTSUPP, EPERM, EXDEV,
+    EFBIG, EINVAL, EMLINK, ENOENT, ENOSPC, ENOTDIR, ENOTEMPTY, ENXIO, EOPNOTSUPP, EPERM, EXDEV,
 };
 use abi::{PAGE_SIZE, Result, Va};
 use clas::{Access, Backing, Mappable, MappingObserver, MappingRegistry};
@@ -427,6 +427,10 @@ impl Node {
             return Err(EFBIG);
         }
         let old = r.content.size();
+        // A secret's size is given once.
+        if old != 0 && self.fs.is_secret() {
+            return Err(EINVAL);
+        }
         let seals = r.seals.load(Ordering::Acquire);
         if (size < old && seals & F_SEAL_SHRINK != 0) || (size > old && seals & F_SEAL_GROW != 0) {
             return Err(EPERM);
@@ -644,6 +648,7 @@ impl Inode for Node {
     }
     fn open(self: Arc<Self>, _: &Caller<'_>, _: u32) -> Result<Arc<dyn FileOps>> {
         match self.kind {
+            FileType::Regular if self.fs.is_secret() => Err(ENXIO),
             FileType::Regular => Ok(Arc::new(OpenFile(self))),
             FileType::Directory => Ok(Arc::new(OpenDir(self))),
             _ => Err(EINVAL),
@@ -731,6 +736,15 @@ impl Inode for Node {
 }
 
 impl Mappable for Node {
+    fn sync(&self, _: u64, _: u64) -> Result<()> {
+        match self.fs.is_secret() {
+            true => Err(EINVAL),
+            false => Ok(()),
+        }
+    }
+    fn is_secret(&self) -> bool {
+        self.fs.is_secret()
+    }
     fn memory(&self) -> Option<&Arc<clas::Clas>> {
         Some(&self.fs.clas)
     }
@@ -751,7 +765,10 @@ impl Mappable for Node {
         }
     }
     fn punch_hole(&self, offset: u64, len: u64) -> Result<()> {
-        let r = self.reg().ok_or(EOPNOTSUPP)?;
+        let r = self
+            .reg()
+            .filter(|_| !self.fs.is_secret())
+            .ok_or(EOPNOTSUPP)?;
         let end = offset.checked_add(len).ok_or(EINVAL)?;
         let _w = r.write_lock.lock();
         self.punch(r, offset..end)
