@@ -244,9 +244,18 @@ impl Kept {
         }
         let mut ring = self.ring.lock();
         if ended * 2 >= ring.len() {
-            ring.retain(|i| i.strong_count() != 0);
-            self.ended.store(0, Ordering::Relaxed);
+            self.drop_ended(&mut ring);
         }
+    }
+    fn drop_ended(&self, ring: &mut VecDeque<Weak<GoferInode>>) {
+        ring.retain(|i| i.strong_count() != 0);
+        self.ended.store(0, Ordering::Relaxed);
+    }
+    /// Those that have ended leave the ring, which takes no more than it needs then.
+    fn shrink(&self) {
+        let mut ring = self.ring.lock();
+        self.drop_ended(&mut ring);
+        ring.shrink_to_fit();
     }
     /// `inode` holds a descriptor now, and the inode that was not used for longest gives up its
     /// own.
@@ -448,6 +457,10 @@ impl FileSystem for GoferFs {
         // for what is open.
         let mounts = self.client.attached().max(1);
         (self.client.server().max_handles as usize / 2 / mounts).min(1 << 15)
+    }
+    fn shrink(&self) {
+        self.forget_all_known();
+        self.options.kept.shrink();
     }
     fn shown_root(&self) -> &str {
         &self.options.shown

@@ -51,6 +51,8 @@ pub trait FileSystem: Any + Send + Sync {
     fn max_cached(&self) -> usize {
         1 << 15
     }
+    /// Forgets what it remembers of files in use without need; their unused dentries are gone.
+    fn shrink(&self) {}
     /// Writes everything back.
     fn sync(&self) -> Result<()> {
         Ok(())
@@ -207,7 +209,7 @@ impl SuperBlock {
     pub(crate) fn revalidates(&self) -> bool {
         self.caching == Caching::Revalidate
     }
-    /// Forgets all unused dentries.
+    /// Forgets all unused dentries, and what the file system remembers beside them.
     pub fn shrink(&self) {
         let gone = std::mem::take(&mut *self.ring.lock());
         for d in gone.slots.iter().flatten() {
@@ -215,6 +217,7 @@ impl SuperBlock {
         }
         // `gone` goes without the lock: what drops with it may take long.
         drop(gone);
+        self.fs.shrink();
     }
     pub(crate) fn is_watched(&self) -> bool {
         self.has_watches.load(Ordering::Relaxed)

@@ -62,7 +62,7 @@ fn living(list: &Mounts) -> Vec<Arc<Mount>> {
 struct Table {
     /// By number.
     groups: BTreeMap<u32, Group>,
-    /// Below the highest number that any has had since there was none: those that none has.
+    /// Below the highest number that any has: those that none has.
     free: BTreeSet<u32>,
     highest: u32,
 }
@@ -122,9 +122,8 @@ impl Table {
             }
         }
         self.free.insert(left.group);
-        if self.groups.is_empty() {
-            self.free.clear();
-            self.highest = 0;
+        while self.free.remove(&self.highest) {
+            self.highest -= 1;
         }
     }
 }

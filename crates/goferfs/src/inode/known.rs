@@ -63,6 +63,17 @@ impl GoferFs {
     fn in_use(&self, key: (u64, u64)) -> Option<Arc<GoferInode>> {
         self.inodes.lock().get(&key).and_then(Weak::upgrade)
     }
+    /// Of all directories in use.
+    pub(crate) fn forget_all_known(&self) {
+        let all: Vec<_> = {
+            let mut inodes = self.inodes.lock();
+            inodes.shrink_to_fit();
+            inodes.values().filter_map(Weak::upgrade).collect()
+        };
+        for inode in all {
+            inode.forget_known();
+        }
+    }
 }
 
 impl GoferInode {

@@ -24,6 +24,20 @@ fn warm(dir: &Arc<dyn vfs::Inode>) {
 }
 
 #[test]
+fn a_shrink_forgets() {
+    let r = Rig::new(Sharing::Shared, tree);
+    if !r.fine_times() {
+        return;
+    }
+    let a = in_a(&r);
+    warm(&a);
+    assert_eq!(r.stat("/a/none"), Err(ENOENT));
+    assert_eq!(known(&a, "none"), Some(false));
+    r.fs.root().dentry.sb().shrink();
+    assert_eq!(known(&a, "none"), None);
+}
+
+#[test]
 fn links_and_renames_are_told() {
     let r = Rig::new(Sharing::Shared, tree);
     if !r.fine_times() {

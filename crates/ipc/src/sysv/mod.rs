@@ -141,6 +141,19 @@ struct Inner<T> {
     seq: u16,
 }
 
+impl<T> Inner<T> {
+    /// Nothing is kept of free indexes above the last that is used.
+    fn lower_next(&mut self) {
+        while self
+            .next
+            .checked_sub(1)
+            .is_some_and(|last| self.free.remove(&last))
+        {
+            self.next -= 1;
+        }
+    }
+}
+
 /// All objects of one kind.
 pub struct Registry<T> {
     kind: Kind,
@@ -261,7 +274,9 @@ impl<T: Object> Registry<T> {
             i.free.insert(index);
             // The next object in this place has another number.
             i.seq = (i.seq + 1) & 0x7fff;
-            i.by_index.remove(&index)
+            let gone = i.by_index.remove(&index);
+            i.lower_next();
+            gone
         };
         if let Some(e) = gone {
             e.object.removed();

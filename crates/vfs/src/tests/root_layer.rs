@@ -32,6 +32,27 @@ pub(super) fn root_layer() -> (Rig, Rig) {
     (Rig::on(below.vfs.clone(), clas, root), below)
 }
 
+#[test]
+fn a_shrink_forgets_missing_names() {
+    let (r, _below) = root_layer();
+    let sb = r.fs.root().dentry.sb().clone();
+    let fs = (sb.fs.clone() as Arc<dyn std::any::Any + Send + Sync>).downcast::<RootLayer>();
+    let fs = fs.unwrap();
+    for n in 0..2_000 {
+        assert_eq!(r.lstat(&format!("/a/none-{n}")), Err(ENOENT));
+    }
+    // A directory remembers 1,024 of them.
+    assert_eq!(fs.absent(), 2_000 - 1_024);
+    sb.shrink();
+    assert_eq!(fs.absent(), 0);
+    assert_eq!(r.lstat("/a/none-1"), Err(ENOENT));
+    assert_eq!(fs.absent(), 1);
+    // And what goes takes its names along.
+    r.rmdir("/e").unwrap();
+    sb.shrink();
+    assert_eq!(fs.absent(), 0);
+}
+
 /// What a tree looks like: type and mode, links, size, contents.
 type Tree = BTreeMap<String, (u32, u32, u64, Vec<u8>)>;
 

@@ -17,6 +17,7 @@ use abi::errno::{EINVAL, ENOENT, EXDEV};
 use clas::MappingRegistry;
 use parking_lot::{Mutex, RwLock};
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 /// How a directory's names differ from what lies below: `None` hides a name.
@@ -35,8 +36,9 @@ pub(super) struct State {
     absent: HashSet<Box<[u8]>>,
 }
 
-/// Missing names that one directory remembers.
+/// Missing names that one directory remembers, and all of a layer.
 const MAX_ABSENT: usize = 1024;
+const MAX_ALL_ABSENT: usize = 1 << 16;
 
 /// A file of a root layer.
 pub struct LayerInode {
@@ -200,9 +202,19 @@ impl LayerInode {
         }
         let mut s = self.state.write();
         if s.absent.len() >= MAX_ABSENT {
+            self.fs.absent.fetch_sub(s.absent.len(), Ordering::Relaxed);
             s.absent.clear();
         }
-        s.absent.insert(name.into());
+        let all = &self.fs.absent;
+        if all.load(Ordering::Relaxed) < MAX_ALL_ABSENT && s.absent.insert(name.into()) {
+            all.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Forgets which names are missing.
+    pub(super) fn forget_absent(&self) {
+        let gone = std::mem::take(&mut self.state.write().absent);
+        self.fs.absent.fetch_sub(gone.len(), Ordering::Relaxed);
     }
 
     /// What lies below under this name, apart from the delta.
@@ -646,6 +658,7 @@ impl Drop for LayerInode {
         if let Some(key) = self.key {
             self.fs.forget(key);
         }
+        self.forget_absent();
         // Not by recursion: directories nest as deep as the application likes.
         let mut stack = self.take_children();
         while let Some(i) = stack.pop() {

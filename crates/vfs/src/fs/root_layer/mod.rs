@@ -42,6 +42,7 @@ use abi::Result;
 use abi::errno::EINVAL;
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Weak};
 
 /// An inode's number in its layer: device and inode.
@@ -66,6 +67,8 @@ pub struct RootLayer {
     /// Each name here keeps one of these: no more are worth keeping than they can.
     below: Vec<Arc<dyn FileSystem>>,
     inodes: Mutex<HashMap<Key, Slot>>,
+    /// Names that directories remember as missing. Bounds memory alone: a race may exceed it.
+    absent: AtomicUsize,
     /// The reader of the layers below for a copy-up.
     cred: Arc<Credentials>,
 }
@@ -97,6 +100,7 @@ impl RootLayer {
             devs: Mutex::default(),
             below,
             inodes: Mutex::default(),
+            absent: AtomicUsize::new(0),
             cred: Arc::new(Credentials::root()),
         });
         let root = fs.wrap(lowers)?;
@@ -157,6 +161,12 @@ impl RootLayer {
             .and_then(|key| self.inodes.lock().get_mut(&key)?.pin.take());
     }
 
+    /// Names that are remembered as missing.
+    #[cfg(test)]
+    pub(crate) fn absent(&self) -> usize {
+        self.absent.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
     /// An inode is being dropped.
     fn forget(&self, key: Key) {
         let mut inodes = self.inodes.lock();
@@ -176,6 +186,16 @@ impl FileSystem for RootLayer {
     fn max_cached(&self) -> usize {
         let most = self.below.iter().map(|fs| fs.max_cached());
         most.min().unwrap_or(0)
+    }
+    fn shrink(&self) {
+        let live: Vec<_> = {
+            let mut inodes = self.inodes.lock();
+            inodes.shrink_to_fit();
+            inodes.values().filter_map(|s| s.live.upgrade()).collect()
+        };
+        for inode in live {
+            inode.forget_absent();
+        }
     }
     fn stat_fs(&self) -> Result<StatFs> {
         let mut s = self.upper.stat_fs()?;
