@@ -1,5 +1,4 @@
-//! Where an address space's memory is sent out next, what came in last, and who may have its
-//! frames,
+//! Where an address space's memory is sent out next, what came in last, and who may have its frames,
 //! too: what [`crate::swap`] keeps.
 
 use crate::{Mm, PAGE};

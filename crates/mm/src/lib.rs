@@ -47,6 +47,10 @@
 //! | `quota` | what is taken of the container's mappings and the user's memory |
 //! | `bounds` | how much memory may be here, and how much stays |
 //! | `predict` | what history tells |
+//! | `chunk`, `waiter` | how much is made at once under a limit, and how it waits for room |
+//! | `swap`, `ages` | where it is swapped next; how long what was not used (`Mm` tells the sums) |
+//! | `names` | names of anonymous memory |
+//! | `kin` | who may have its frames, too |
 //! | `patches` | the patched call sites |
 //!
 //! Below them are single VMAs (`vma`), PMAs (`pma`) and what goes in and out (`types`). Above them

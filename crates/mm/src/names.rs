@@ -3,7 +3,7 @@
 //! A VMA's flags have its name's number among those of the address space, so VMAs with different
 //! names are not joined, and whatever copies flags copies the name. A child has its parent's names.
 //!
-//! Invariant: a number in a VMA's flags is that of a name in the list, until none has it.
+//! Protected by `Mm::state`. Invariant: a number in a VMA's flags is that of a name in the list, until none has it.
 
 use crate::vma::VmaFlags;
 use std::collections::HashSet;
@@ -15,6 +15,8 @@ pub const MAX_LEN: usize = 80;
 /// kernel's memory is bounded by that.
 const NAMES: usize = 1024;
 const SHIFT: u32 = VmaFlags::NAME.bits().trailing_zeros();
+// Each has a number, from 1 on.
+const _: () = assert!(NAMES as u64 <= VmaFlags::NAME.bits() >> SHIFT);
 
 /// The names of an address space. A number is an index, from 1 on.
 #[derive(Clone, Default)]

@@ -66,11 +66,11 @@ pub struct Conf {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum ReversePath {
     #[default]
-    Unasked,
+    Off,
     /// By the one that it came by.
-    Same,
+    Strict,
     /// By any.
-    Any,
+    Loose,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -67,8 +67,9 @@ pub fn features() -> serde_json::Value {
         "ociVersionMax": spec::VERSION,
         "hooks": ["prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"],
         "mountOptions": ["async", "atime", "bind", "defaults", "dev", "diratime", "dirsync", "exec", "exclusive",
-            "noatime", "nodev", "nodiratime", "noexec", "norelatime", "nosuid", "private", "rbind", "relatime",
-            "ro", "rprivate", "rslave", "rw", "slave", "strictatime", "suid", "sync", "unbindable"],
+            "noatime", "nodev", "nodiratime", "noexec", "norelatime", "nosuid", "nosymfollow", "private", "rbind", "relatime",
+            "ro", "rprivate", "rslave", "rw", "slave", "strictatime", "suid", "symfollow", "sync",
+            "unbindable"],
         "linux": {
             "namespaces": ["cgroup", "ipc", "mount", "network", "pid", "user", "uts"],
             "capabilities": oci::convert::capability_names().collect::<Vec<_>>(),

@@ -312,9 +312,9 @@ impl Confs {
         Conf {
             keeps: own.get(Setting::FORWARDING) == 0,
             reverse_path: match most(Setting::REVERSE_PATH) {
-                1 => ReversePath::Same,
-                2 => ReversePath::Any,
-                _ => ReversePath::Unasked,
+                1 => ReversePath::Strict,
+                2 => ReversePath::Loose,
+                _ => ReversePath::Off,
             },
             takes_loopback: any(Setting::ROUTE_LOCALNET),
             takes_own: any(Setting::ACCEPT_LOCAL),

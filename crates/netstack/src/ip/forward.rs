@@ -47,7 +47,7 @@ impl Ip {
     pub(super) fn is_from_elsewhere(&self, at: &Arrival<'_>, from: IpAddr) -> bool {
         let asks = at.dev.setup.conf.reverse_path;
         if !from.is_ipv4()
-            || asks == ReversePath::Unasked
+            || asks == ReversePath::Off
             || at.dev.is_loopback()
             || from.is_unspecified()
         {
@@ -56,7 +56,7 @@ impl Ip {
         let Ok(way) = at.table.way(from, None, None) else {
             return true;
         };
-        asks == ReversePath::Same && way.device != at.dev.place
+        asks == ReversePath::Strict && way.device != at.dev.place
     }
 
     /// Sends a packet on.

@@ -7,6 +7,9 @@ use config::{DeviceNode, MountKind, MountSpec};
 use sandbox::RootSpec;
 use std::path::Path;
 
+/// `MS_NOSYMFOLLOW` (mount(2)).
+const NOSYMFOLLOW: libc::c_ulong = 256;
+
 /// A mount's options, read.
 #[derive(Default)]
 struct MountOptions {
@@ -36,12 +39,8 @@ fn mount_options(m: &Mount, warnings: &mut Vec<String>) -> Result<MountOptions, 
             "norelatime" | "rnorelatime" => (false, libc::MS_RELATIME),
             "strictatime" | "rstrictatime" => (true, libc::MS_STRICTATIME),
             "nostrictatime" | "rnostrictatime" => (false, libc::MS_STRICTATIME),
-            "nosymfollow" | "rnosymfollow" => {
-                return Err(refuse(format!(
-                    "mount {}: option {word} is not there",
-                    m.destination
-                )));
-            }
+            "nosymfollow" | "rnosymfollow" => (true, NOSYMFOLLOW),
+            "symfollow" | "rsymfollow" => (false, NOSYMFOLLOW),
             "sync" => (true, libc::MS_SYNCHRONOUS),
             "async" => (false, libc::MS_SYNCHRONOUS),
             "dirsync" => (true, libc::MS_DIRSYNC),
@@ -53,6 +52,7 @@ fn mount_options(m: &Mount, warnings: &mut Vec<String>) -> Result<MountOptions, 
                 o.bind = Some(true);
                 continue;
             }
+            // A container's mounts are private, and no mount of the host's comes to it later.
             "private" | "rprivate" | "unbindable" | "runbindable" | "defaults" | "slave"
             | "rslave" | "nofail" | "silent" | "loud" | "mand" | "nomand" | "iversion"
             | "noiversion" | "acl" | "noacl" => continue,

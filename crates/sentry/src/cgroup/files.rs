@@ -366,7 +366,7 @@ impl DynFile for CgroupFile {
                 c.descendants()
             ),
             "cgroup.type" => "domain\n".into(),
-            // What a group of the host's limits below the container's is not done here.
+            // The host's controllers do not act on groups below the container's root.
             "cpu.max" => "max 100000\n".into(),
             "cpu.weight" => format!("{}\n", c.weight.load(Ordering::Relaxed)),
             "cpuset.cpus" | "cpuset.mems" => "\n".into(),

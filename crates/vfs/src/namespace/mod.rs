@@ -1,4 +1,5 @@
-//! Mount namespaces and the operations on mount trees. All of them hold `Vfs::mount_lock`.
+//! Mount namespaces and the operations on mount trees. All of them hold
+//! `Registry::lock` (Linux's `namespace_sem`), the *mount lock* here.
 //!
 //! A mount belongs to the tree that it hangs in: a namespace's, or a *detached* one, which hangs
 //! nowhere and is held by the descriptor that made it ([`Detached`]; Linux's anonymous namespace).
