@@ -2,6 +2,7 @@
 #define AREA "sockets3"
 #include "check.h"
 #include <arpa/inet.h>
+#include <linux/errqueue.h>
 #include <linux/filter.h>
 #include <netinet/in.h>
 #include <netinet/ip.h>
@@ -583,12 +584,105 @@ static void newest(void)
 	got("older", a);
 }
 
+/* What the error queue tells of what was sent. */
+static void steps(const char *what, int s)
+{
+	for (int i = 0; i < 12; i++) {
+		char b[300], c[300];
+		struct iovec v = { b, sizeof b };
+		struct sockaddr_in from;
+		struct msghdr m = { &from, sizeof from, &v, 1, c, sizeof c, 0 };
+		struct pollfd p = { s, 0 };
+		poll(&p, 1, 100);
+		memset(c, 0, sizeof c);
+		int n = recvmsg(s, &m, MSG_ERRQUEUE | MSG_DONTWAIT);
+		if (n < 0) {
+			say(what, "%s", strerrorname_np(errno));
+			return;
+		}
+		int stamp = 0, others = 0;
+		struct sock_extended_err e = { 0 };
+		for (struct cmsghdr *h = CMSG_FIRSTHDR(&m); h; h = CMSG_NXTHDR(&m, h))
+			if (h->cmsg_level == SOL_SOCKET && h->cmsg_type == SO_TIMESTAMPING)
+				stamp = ((struct timespec *)CMSG_DATA(h))->tv_sec > 1000000;
+			else if (h->cmsg_level == SOL_IP && h->cmsg_type == IP_RECVERR)
+				memcpy(&e, CMSG_DATA(h), sizeof e);
+			else
+				others++;
+		/* With data the headers are as the device has them. */
+		say(what, "%d bytes, \"%.*s\", flags %#x, name %u, stamp %d, others %d: %d %d %d, info %d, data %d", n, n > 6 ? 6 : n,
+		    n > 6 ? b + n - 6 : b, m.msg_flags, m.msg_namelen, stamp, others, e.ee_errno, e.ee_origin, e.ee_code, e.ee_info,
+		    e.ee_data);
+	}
+}
+
+/* TX_SOFTWARE 2, SOFTWARE 16, OPT_ID 128, TX_SCHED 256, TX_ACK 512, OPT_CMSG 1024, OPT_TSONLY 2048, OPT_ID_TCP 65536. */
+static void stamped_tcp(void)
+{
+	int port = 0, l = bound(SOCK_STREAM, &port);
+	listen(l, 5);
+	int c = socket(AF_INET, SOCK_STREAM, 0);
+	T(set_int(c, SOL_SOCKET, SO_TIMESTAMPING, 2 | 16 | 128));
+	T(set_int(l, SOL_SOCKET, SO_TIMESTAMPING, 2 | 16 | 128));
+	T(set_int(c, SOL_SOCKET, SO_TIMESTAMPING, 2 | 16));
+	struct sockaddr_in to = at(port);
+	connect(c, (void *)&to, sizeof to);
+	int a = accept(l, NULL, NULL);
+	T(set_int(a, SOL_TCP, TCP_QUICKACK, 1));
+	steps("none", c);
+	T(send(c, "before", 6, 0));
+	ms(20);
+	steps("without numbers", c);
+	T(set_int(c, SOL_SOCKET, SO_TIMESTAMPING, 2 | 16 | 128 | 256 | 512 | 2048));
+	T(send(c, "0123456789", 10, 0));
+	ms(60);
+	struct pollfd p = { c, POLLIN };
+	T(poll(&p, 1, 100));
+	T(p.revents);
+	steps("ten bytes", c);
+	T(send(c, "abcde", 5, 0));
+	ms(60);
+	steps("five more", c);
+	T(poll(&p, 1, 0));
+	T(p.revents);
+	T(set_int(c, SOL_SOCKET, SO_TIMESTAMPING, 16 | 128 | 512));
+	T(send(c, "with data", 9, 0));
+	ms(60);
+	steps("data", c);
+	T(set_int(c, SOL_SOCKET, SO_TIMESTAMPING, 16 | 256));
+	T(send(c, "with data", 9, 0));
+	ms(60);
+	steps("scheduled", c);
+	T(set_int(c, SOL_SOCKET, SO_TIMESTAMPING, 16 | 128 | 2048 | 65536));
+	union { char b[CMSG_SPACE(4)]; struct cmsghdr h; } u = { .h = { CMSG_LEN(4), SOL_SOCKET, SO_TIMESTAMPING } };
+	*(int *)CMSG_DATA(&u.h) = 512;
+	struct iovec v = { "message", 7 };
+	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = &u, .msg_controllen = sizeof u };
+	T(sendmsg(c, &m, 0));
+	ms(60);
+	steps("one alone", c);
+	T(send(c, "x", 1, 0));
+	ms(60);
+	steps("no other", c);
+	/* Without SOFTWARE times are not told, but that it went is. */
+	T(set_int(c, SOL_SOCKET, SO_TIMESTAMPING, 2 | 2048));
+	T(send(c, "x", 1, 0));
+	ms(20);
+	steps("no times", c);
+	T(set_int(c, SOL_SOCKET, SO_TIMESTAMPING, 0));
+	T(send(c, "x", 1, 0));
+	steps("off", c);
+	char b[99];
+	T(recv(a, b, sizeof b, 0));
+	T(recv(c, b, 9, MSG_ERRQUEUE));
+}
+
 int main(int argc, char **argv)
 {
 	static const struct check list[] = {
 		CHECK(peeks_unix), CHECK(peeks_udp), CHECK(peeks_tcp), CHECK(peeks_wait), CHECK(keeping), CHECK(filters_unix),
 		CHECK(filters_udp), CHECK(filters_raw), CHECK(filters_tcp), CHECK(saved_syn), CHECK(chosen_udp),
-		CHECK(chosen_tcp), CHECK(newest),
+		CHECK(chosen_tcp), CHECK(newest), CHECK(stamped_tcp),
 	};
 	return run_all(argc, argv, list, N(list));
 }

@@ -220,3 +220,38 @@ def localnet_inside():
 
 def localnet_outside():
     pass
+
+
+def stamped_inside():
+    """When what is sent by TCP goes, and when the peer has it."""
+    c = client(OUT4, 5003)
+    flags = 2 | 16 | 128 | 256 | 512 | 2048
+    c.setsockopt(socket.SOL_SOCKET, 37, flags)
+
+    def told():
+        got = []
+        until(c, "ERR", 1)
+        time.sleep(0.1)
+        while True:
+            try:
+                b, control, f, _ = c.recvmsg(100, 500, 0x2000 | socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return sorted(got, key=lambda v: (v[1], {1: 0, 0: 1, 2: 2}[v[0]]))
+            e = [d for level, kind, d in control if (level, kind) == (0, 11)][0]
+            stamped = any((level, kind) == (1, 37) for level, kind, _ in control)
+            got.append((*struct.unpack("II", e[8:16]), len(b), stamped))
+
+    for n in 1, 1000, 100_000, 5:
+        c.sendall(b"x" * n)
+        # A send that goes in pieces tells of the last one.
+        say("told", (n, told()[-3:]))
+    c.setsockopt(socket.SOL_SOCKET, 37, 16 | 512)
+    c.sendall(b"some data")
+    say("told", told())
+    c.close()
+
+
+def stamped_outside():
+    s = server(OUT4, 5003)
+    c, _ = s.accept()
+    receive_all(c)

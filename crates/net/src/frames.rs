@@ -136,6 +136,20 @@ pub(crate) fn tcp_frame(
     f
 }
 
+/// A segment with bytes, as it leaves by a device: with timestamps, as most have them.
+pub(crate) fn sent_tcp_frame(from: Endpoint, to: Endpoint, data: &[u8]) -> Vec<u8> {
+    const HEADER: usize = 32;
+    const PSH_ACK: u8 = 0x18;
+    let mut f = headers(from.ip, to.ip, TCP, 0, HEADER + data.len());
+    f.extend_from_slice(&from.port.to_be_bytes());
+    f.extend_from_slice(&to.port.to_be_bytes());
+    f.extend_from_slice(&[0; 8]);
+    f.extend_from_slice(&[(HEADER as u8) << 2, PSH_ACK, 0xff, 0xff, 0, 0, 0, 0]);
+    f.extend_from_slice(&[1, 1, 8, 10, 0, 0, 0, 0, 0, 0, 0, 0]);
+    f.extend_from_slice(data);
+    f
+}
+
 /// What a program that chooses a listener says of a connection inside.
 pub(crate) fn ask_of_syn(f: &Filter, from: Endpoint, to: Endpoint) -> u32 {
     let frame = tcp_frame((from, to), (1, 0), SYN, &[]);

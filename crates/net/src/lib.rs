@@ -44,6 +44,7 @@
 //! host, user                       the host's network, and the way out by a broker: their channels
 //! readiness                        the host's descriptors whose readiness is a socket's
 //! bindings                         who has which port, and the connections from it
+//! errors                           what is told of what was sent
 //! taps, receivers, frames          who looks at frames; who takes datagrams and packets that come
 //! unix_names, groups, inflight     abstract names; groups of devices; files on their way
 //! options, stamps, peeks           options of all sockets, and the part of one that others share
@@ -75,6 +76,7 @@ mod clock;
 pub mod control;
 mod datagrams;
 pub mod devices;
+mod errors;
 mod family;
 mod filters;
 mod frames;

@@ -24,6 +24,7 @@ const RX_SOFTWARE: u32 = 1 << 3;
 const SOFTWARE: u32 = 1 << 4;
 const OPT_ID: u32 = 1 << 7;
 pub const TX_SCHED: u32 = 1 << 8;
+pub const TX_ACK: u32 = 1 << 9;
 pub const OPT_CMSG: u32 = 1 << 10;
 pub const OPT_TSONLY: u32 = 1 << 11;
 const OPT_STATS: u32 = 1 << 12;
@@ -32,7 +33,7 @@ const OPT_ID_TCP: u32 = 1 << 16;
 const OPT_RX_FILTER: u32 = 1 << 17;
 /// All that Linux 6.12 knows, and which of them ask for times of what is sent.
 const MASK: u32 = (1 << 18) - 1;
-pub const TX_RECORD: u32 = TX_SOFTWARE | TX_SCHED | 1 | 1 << 9;
+pub const TX_RECORD: u32 = TX_SOFTWARE | TX_SCHED | 1 | TX_ACK;
 
 /// What a socket asked for.
 #[derive(Default)]
@@ -133,6 +134,29 @@ impl Stamps {
             0 => 0,
             _ => self.next.fetch_add(1, Ordering::Relaxed),
         }
+    }
+
+    /// `n` bytes of a stream are sent now: the number of the last one.
+    pub fn number_of_last(&self, n: usize) -> u32 {
+        match self.flags() & OPT_ID {
+            0 => 0,
+            _ => {
+                let before = self.next.fetch_add(n as u32, Ordering::Relaxed);
+                before.wrapping_add(n as u32).wrapping_sub(1)
+            }
+        }
+    }
+
+    /// So many bytes of a stream come before the next: those that are not acknowledged where
+    /// numbers begin, unless they are to begin with what is written next.
+    pub fn begin_after(&self, n: usize) {
+        let n = if self.flags() & OPT_ID_TCP == 0 { n } else { 0 };
+        self.next.store(n as u32, Ordering::Relaxed);
+    }
+
+    /// Whether a stream that asks for these flags begins to have numbers.
+    pub fn begins_numbers(&self, flags: u32) -> bool {
+        flags & !self.flags() & OPT_ID != 0
     }
 
     /// Tells of something at `at`, nanoseconds of CLOCK_REALTIME (`__sock_recv_timestamp`).

@@ -6,13 +6,11 @@
 //! course    where a datagram goes
 //! groups    multicast groups of sockets
 //! sources   whose datagrams to a group a socket takes
-//! errors    the error queue (IP_RECVERR)
 //! queue     the receive queue
 //! sent      when what was sent went (SO_TIMESTAMPING)
 //! ```
 
 mod course;
-mod errors;
 mod groups;
 mod queue;
 mod sent;

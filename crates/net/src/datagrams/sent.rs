@@ -1,7 +1,7 @@
 //! When datagrams went, for a socket that asked for it (SO_TIMESTAMPING; [`crate::stamps`]).
 
-use super::errors::{Report, Step};
 use super::{DatagramSocket, Wishes};
+use crate::errors::{Report, Step};
 use crate::receivers::Arrival;
 use crate::stamps::{OPT_CMSG, OPT_TSONLY, TX_RECORD, TX_SCHED, TX_SOFTWARE};
 use bytes::Bytes;

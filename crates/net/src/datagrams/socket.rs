@@ -1,10 +1,10 @@
 //! The shared part of a socket of datagrams.
 
-use super::errors::{ErrorQueue, Report};
 use super::groups::{Memberships, Which};
-use super::queue::DatagramQueue;
+use super::queue::{DatagramQueue, control_for};
 use super::sources::{self, Change, Mode};
 use crate::addr::Endpoint;
+use crate::errors::{ErrorQueue, Report};
 use crate::inet::*;
 use crate::options::{Common, int_of};
 use crate::protocol::Received;
@@ -103,7 +103,9 @@ impl DatagramSocket {
     /// A receive, from its queue or from that of errors.
     pub fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
         if flags & MSG_ERRQUEUE != 0 {
-            return self.errors.receive(dst, &self.options);
+            let (common, options) = (&self.common, &self.options);
+            let more = |came, c: &mut _| control_for(common, options, came, c);
+            return self.errors.receive(dst, more);
         }
         self.common.take_error()?;
         self.queue.receive(dst, flags, &self.options)

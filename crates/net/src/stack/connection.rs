@@ -32,7 +32,7 @@ use crate::lingering::Unacknowledged;
 use crate::ns::NetNamespace;
 use crate::options::Common;
 use crate::sys::SOL_TCP;
-use crate::tcp::{Dial, Dialer, Listener, Outside};
+use crate::tcp::{Dial, Dialer, Listener, Outside, Stamped};
 use abi::errno::{
     EACCES, EADDRNOTAVAIL, EAGAIN, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, ENETUNREACH, EPIPE,
     ETIMEDOUT,
@@ -105,7 +105,19 @@ struct State {
     buffers: (u32, u32),
     /// TCP_SAVE_SYN: what it began with, until somebody takes it.
     saved_syn: Box<[u8]>,
+    /// What is to be told of when it has gone, by the places after its last bytes.
+    stamped: VecDeque<(u64, Progress, Stamped)>,
 }
+
+/// How far what is to be told of has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Progress {
+    Waits,
+    Went,
+}
+
+/// The most of them.
+const STAMPED_MOST: usize = 1024;
 
 /// Who began a connection.
 enum Begun {
@@ -327,6 +339,7 @@ impl Remote {
                 held: Held::new(common),
                 buffers: sizes,
                 saved_syn: Box::default(),
+                stamped: VecDeque::new(),
             }),
             backlog: Mutex::default(),
             came: AtomicI64::new(0),
@@ -539,6 +552,7 @@ impl Remote {
             now: t,
         };
         s.engine.transmit(t, &mut out);
+        Self::tell_stamped(s);
         after.events |= events(std::mem::take(&mut s.told));
         self.stack.timers.look_at(self.stack.ip.deadline());
         if let Some(f) = s.engine.take_failure() {
@@ -579,6 +593,26 @@ impl Remote {
             if let Some(l) = s.listener.take() {
                 l.count_half_open(-1);
             }
+        }
+    }
+
+    /// Tells of what has gone, and of what is acknowledged.
+    fn tell_stamped(s: &mut State) {
+        let (sent, acknowledged) = (s.engine.sent_until(), s.engine.acknowledged_until());
+        for (place, progress, what) in &mut s.stamped {
+            if *place > sent {
+                break;
+            }
+            if *progress == Progress::Waits {
+                *progress = Progress::Went;
+                what.goes();
+            }
+        }
+        while let Some((place, Progress::Went, what)) = s.stamped.front()
+            && (*place <= acknowledged || !what.wants_ack())
+        {
+            what.acknowledged();
+            s.stamped.pop_front();
         }
     }
 

@@ -3,6 +3,7 @@
 use super::deferred::First;
 use super::ends::bindable;
 use super::shown::Shown;
+use super::stamped;
 use super::{AcceptQueue, Bound, Connection, Listener, Phase, Tcp};
 use crate::addr::{Endpoint, any_ip, family_of};
 use crate::bindings::Rule;
@@ -11,10 +12,10 @@ use crate::inet::{IP_BIND_ADDRESS_NO_PORT, TCP_INQ, TCP_SAVED_SYN};
 use crate::lingering::Lingering;
 use crate::options::{
     Chosen, SO_ATTACH_FILTER, SO_ATTACH_REUSEPORT_CBPF, SO_DETACH_REUSEPORT_BPF, SO_ERROR,
-    SO_KEEPALIVE, SO_OOBINLINE,
+    SO_KEEPALIVE, SO_OOBINLINE, SO_SELECT_ERR_QUEUE, int_of,
 };
 use crate::protocol::{Answer, Block, Caller, Parts, Protocol, Received, Shutdown};
-use crate::stamps::Told;
+use crate::stamps::{SO_TIMESTAMPING, SO_TIMESTAMPING_NEW, Told};
 use crate::stream::{End, Gone, Take, Urgency};
 use crate::sys::*;
 use crate::work::Ticket;
@@ -65,6 +66,72 @@ impl Tcp {
             flags: MSG_OOB | cut,
             ..Received::default()
         })
+    }
+}
+
+impl Tcp {
+    /// Numbers of bytes begin with what is not acknowledged; of nothing they cannot begin.
+    fn set_stamps(&self, name: i32, v: &[u8]) -> Result<()> {
+        let (int, stamps) = (int_of(v)?, &self.common.stamps);
+        let begins = stamps.begins_numbers(int as u32);
+        let s = self.state.read();
+        if begins && matches!(s.phase, Phase::Idle | Phase::Listening(_) | Phase::Refused) {
+            return Err(EINVAL);
+        }
+        stamps.set(name, int)?;
+        if begins {
+            stamps.begin_after(match &s.phase {
+                Phase::Outside(o) => o.unsent(),
+                _ => 0,
+            });
+        }
+        Ok(())
+    }
+
+    fn send_bytes(
+        &self,
+        who: &Caller<'_>,
+        src: &mut dyn Source,
+        dest: Option<&[u8]>,
+        flags: u32,
+    ) -> Result<usize> {
+        if let Some(o) = self.outside() {
+            return o.send(src, flags);
+        }
+        if flags & MSG_FASTOPEN != 0
+            && let Some(d) = dest
+            && matches!(self.state.read().phase, Phase::Idle)
+        {
+            self.start(who, d, Block::Yes)?;
+        }
+        self.common.take_error()?;
+        let write = |c: &Connection| {
+            let ns = &*self.common.ns;
+            let urgency = match flags & MSG_OOB {
+                0 => Urgency::Plain,
+                _ => Urgency::Last,
+            };
+            let r = if ns.taps.is_used() {
+                let (connection, inner) = (c, &mut *src);
+                let mut src = Shown {
+                    ns,
+                    connection,
+                    inner,
+                };
+                c.tx.write(&mut src, Gone::ResetLater, urgency, None)
+            } else {
+                c.tx.write(src, Gone::ResetLater, urgency, None)
+            };
+            if matches!(r, Ok(1..)) {
+                c.says(First::Said);
+            }
+            // A reset that comes back is the next read's, too.
+            if self.common.has_error() {
+                c.rx.settle();
+            }
+            r
+        };
+        self.connection(write, EPIPE)
     }
 }
 
@@ -198,49 +265,26 @@ impl Protocol for Tcp {
         who: &Caller<'_>,
         src: &mut dyn Source,
         dest: Option<&[u8]>,
-        _control: Control,
+        control: Control,
         flags: u32,
     ) -> Result<usize> {
-        if let Some(o) = self.outside() {
-            return o.send(src, flags);
-        }
-        if flags & MSG_FASTOPEN != 0
-            && let Some(d) = dest
-            && matches!(self.state.read().phase, Phase::Idle)
-        {
-            self.start(who, d, Block::Yes)?;
-        }
-        self.common.take_error()?;
-        let write = |c: &Connection| {
-            let ns = &*self.common.ns;
-            let urgency = match flags & MSG_OOB {
-                0 => Urgency::Plain,
-                _ => Urgency::Last,
-            };
-            let r = if ns.taps.is_used() {
-                let (connection, inner) = (c, &mut *src);
-                let mut src = Shown {
-                    ns,
-                    connection,
-                    inner,
-                };
-                c.tx.write(&mut src, Gone::ResetLater, urgency, None)
-            } else {
-                c.tx.write(src, Gone::ResetLater, urgency, None)
-            };
-            if matches!(r, Ok(1..)) {
-                c.says(First::Said);
-            }
-            // A reset that comes back is the next read's, too.
-            if self.common.has_error() {
-                c.rx.settle();
-            }
-            r
+        let asks = match self.common.stamps.flags() == 0 && control.other.is_empty() {
+            true => None,
+            false => Some(stamped::asked(&self.common, &control)?),
         };
-        self.connection(write, EPIPE)
+        match asks {
+            None => self.send_bytes(who, src, dest, flags),
+            Some(asks) => self.send_stamped(src, asks, flags, |src| {
+                self.send_bytes(who, src, dest, flags)
+            }),
+        }
     }
 
     fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
+        if flags & MSG_ERRQUEUE != 0 {
+            let errors = self.errors.get().ok_or(EAGAIN)?;
+            return errors.receive(dst, |_, _| ());
+        }
         let peeks = &self.common.peeks;
         if let Some(o) = self.outside() {
             let r = o.receive(dst, flags)?;
@@ -345,7 +389,17 @@ impl Protocol for Tcp {
         if self.common.has_error() {
             e |= Events::ERR;
         }
+        if self.errors.get().is_some_and(|q| !q.is_empty()) {
+            e |= Events::ERR;
+            if self.common.flag(SO_SELECT_ERR_QUEUE) {
+                e |= Events::PRI;
+            }
+        }
         e
+    }
+
+    fn has_error_queue(&self) -> bool {
+        true
     }
 
     fn set_option(&self, cred: &Credentials, level: i32, name: i32, v: &[u8]) -> Result<()> {
@@ -363,6 +417,7 @@ impl Protocol for Tcp {
 
     fn set_socket_option(&self, name: i32, v: &[u8]) -> Option<Result<()>> {
         match name {
+            SO_TIMESTAMPING | SO_TIMESTAMPING_NEW => return Some(self.set_stamps(name, v)),
             SO_ATTACH_FILTER => return self.need_segments().err().map(Err),
             SO_ATTACH_REUSEPORT_CBPF | SO_DETACH_REUSEPORT_BPF => {
                 let bound = match self.state.read().phase {

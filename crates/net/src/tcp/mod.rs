@@ -11,15 +11,18 @@ mod ends;
 mod options;
 mod outside;
 mod shown;
+mod stamped;
 
 use deferred::{Deferral, Deferred, First};
 use ends::{Between, Ends};
 pub use ends::{bindable, route};
 pub(crate) use outside::{Begin, Dial, Dialer};
 pub use outside::{Outside, accept_from_outside};
+pub(crate) use stamped::Stamped;
 
 use crate::addr::{Endpoint, any_ip};
 use crate::bindings::{self, Binding, Coming};
+use crate::errors::ErrorQueue;
 use crate::filters::Filter;
 use crate::frames::ask_of_syn;
 use crate::inet::{IP_MULTICAST_ALL, InetOptions, TCP_SAVE_SYN};
@@ -40,7 +43,7 @@ use shown::show_refusal;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use wait::Events;
 use wait::offer::{Place, ReadSlots};
 
@@ -51,6 +54,8 @@ pub struct Tcp {
     /// A listener's, too: what is set later counts for the connections that come then.
     options: Arc<InetOptions>,
     state: RwLock<State>,
+    /// What is told of what was sent, from when something is.
+    errors: OnceLock<Arc<ErrorQueue>>,
 }
 
 struct State {
@@ -192,6 +197,7 @@ impl Tcp {
             common,
             options: Arc::new(options),
             state: RwLock::new(state),
+            errors: OnceLock::new(),
         })
     }
 

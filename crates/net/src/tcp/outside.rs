@@ -56,6 +56,8 @@ pub trait Outside: Unacknowledged {
     fn set_option(&self, level: i32, name: i32, v: &[u8]) -> Result<()>;
     /// SO_ERROR, where the connection has its own beside the socket's; taken.
     fn take_error(&self) -> Option<Errno>;
+    /// What was written last is to be told of. The host does not tell us of its connections'.
+    fn tell_when_sent(&self, _what: super::Stamped) {}
     /// Whether it is made of segments of ours.
     fn has_segments(&self) -> bool {
         false

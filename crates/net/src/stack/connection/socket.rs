@@ -2,8 +2,8 @@
 
 use super::pressure::UNDER_PRESSURE;
 use super::{
-    ORPHANS_MOST, Orphan, Remote, State, endpoint, is_connected, is_connecting, may_receive,
-    may_send,
+    ORPHANS_MOST, Orphan, Progress, Remote, STAMPED_MOST, State, endpoint, is_connected,
+    is_connecting, may_receive, may_send,
 };
 use crate::addr::Endpoint;
 use crate::bindings::Binding;
@@ -14,7 +14,7 @@ use crate::protocol::{Received, Shutdown};
 use crate::stack::options::TCP_CORK;
 use crate::stack::{info, options};
 use crate::sys::*;
-use crate::tcp::{Listener, Outside};
+use crate::tcp::{Listener, Outside, Stamped};
 use abi::errno::{EAGAIN, ECONNABORTED, EINVAL, EISCONN, ENOBUFS, ENOTCONN, EPIPE};
 use abi::{Errno, Result};
 use netstack::tcp::{State as Phase, Take, UrgentByte};
@@ -239,6 +239,15 @@ impl Outside for Remote {
 
     fn take_error(&self) -> Option<Errno> {
         None
+    }
+
+    fn tell_when_sent(&self, what: Stamped) {
+        self.work(|s, _| {
+            if s.stamped.len() < STAMPED_MOST {
+                let place = s.engine.written_until();
+                s.stamped.push_back((place, Progress::Waits, what));
+            }
+        });
     }
 
     fn has_segments(&self) -> bool {

@@ -88,6 +88,18 @@ impl Connection {
         self.snd.buffer.len()
     }
 
+    /// Places in the stream: after the last byte that was written, that was sent, that the peer
+    /// has.
+    pub fn written_until(&self) -> u64 {
+        self.snd.buffer.end()
+    }
+    pub fn sent_until(&self) -> u64 {
+        self.snd.nxt
+    }
+    pub fn acknowledged_until(&self) -> u64 {
+        self.snd.una
+    }
+
     /// How many bytes are written and were never sent.
     pub fn never_sent(&self) -> usize {
         self.snd

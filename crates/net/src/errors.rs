@@ -1,12 +1,11 @@
-//! The error queue of a socket (`IP_RECVERR` of `ip(7)`): what ICMP told of what was sent, and what
-//! was too large to be sent.
+//! The error queue of a socket (`IP_RECVERR` of `ip(7)`): what ICMP told of what was sent, what was
+//! too large to be sent, and when something went (SO_TIMESTAMPING).
 //!
 //! It takes no more than the receive buffer's size, and is its owner's memory.
 
-use super::queue::control_for;
 use crate::addr::Endpoint;
 use crate::control::Control;
-use crate::inet::{IP_RECVERR, IPV6_RECVERR, InetOptions};
+use crate::inet::{IP_RECVERR, IPV6_RECVERR};
 use crate::msgqueue::put_all;
 use crate::options::Common;
 use crate::protocol::Received;
@@ -39,6 +38,8 @@ const OVERHEAD: usize = 768;
 pub(crate) enum Step {
     Sent = 0,
     Queued = 1,
+    /// Of TCP: its peer has it.
+    Acknowledged = 2,
 }
 
 /// `struct sock_extended_err`, the addresses beside it, and what was sent.
@@ -234,15 +235,19 @@ impl ErrorQueue {
         Ok(r)
     }
 
-    /// A receive with MSG_ERRQUEUE: it never waits.
-    pub fn receive(&self, dst: &mut dyn Sink, options: &InetOptions) -> Result<Received> {
+    /// A receive with MSG_ERRQUEUE: it never waits. `more` adds what the socket asked for beside it.
+    pub fn receive(
+        &self,
+        dst: &mut dyn Sink,
+        more: impl FnOnce(Arrival, &mut Control),
+    ) -> Result<Received> {
         let r = self.take()?;
         let family = self.common.family;
         let n = put_all(dst, &r.payload)?;
         let mut control = Control::default();
         self.common.stamps.tell(r.time, Told::Error, &mut control);
         if r.offender.is_some() {
-            control_for(&self.common, options, r.came, &mut control);
+            more(r.came, &mut control);
         }
         control.other.push(r.encode(family));
         let cut = if n < r.payload.len() { MSG_TRUNC } else { 0 };
