@@ -45,7 +45,7 @@
 //! readiness                        the host's descriptors whose readiness is a socket's
 //! bindings                         who has which port, and the connections from it
 //! errors                           what is told of what was sent
-//! taps, receivers, frames          who looks at frames; who takes datagrams and packets that come
+//! taps, fanout, receivers, frames  who looks at frames; who takes datagrams and packets that come
 //! unix_names, groups, inflight     abstract names; groups of devices; files on their way
 //! options, stamps, peeks           options of all sockets, and the part of one that others share
 //! filters                          programs on packets
@@ -78,6 +78,7 @@ mod datagrams;
 pub mod devices;
 mod errors;
 mod family;
+mod fanout;
 mod filters;
 mod frames;
 mod groups;
@@ -103,6 +104,7 @@ pub use options::{
     SO_ATTACH_BPF, SO_ATTACH_FILTER, SO_ATTACH_REUSEPORT_CBPF, SO_ATTACH_REUSEPORT_EBPF,
     SO_BINDTODEVICE, SO_PEERCRED, SO_PEERGROUPS, SO_PEERPIDFD,
 };
+pub use packet::FANOUT_DATA as PACKET_FANOUT_DATA;
 pub use procnet::{PROC_NET, PROC_NET_OF_ROOT};
 pub use sysnet::{SYS_NET, SYS_NET_STATISTICS};
 mod procnet;

@@ -8,6 +8,7 @@
 //! - There are at most [`MOST`] taps in a namespace: each is looked at for each frame.
 
 use crate::clock::now;
+use crate::fanout::Fanout;
 use crate::interface::{LO_INDEX, LOOPBACK, NO_HEADER};
 use crate::options::Common;
 use abi::Result;
@@ -77,6 +78,12 @@ pub(crate) trait Tap: Send + Sync {
     fn put(&self, seen: &Seen<'_>);
     /// A device has gone, or is down.
     fn device_gone(&self, device: i32);
+    /// Its socket's number.
+    fn number(&self) -> u64;
+    /// The group that it is in, of which one gets each frame.
+    fn fanout(&self) -> Option<Arc<Fanout>>;
+    /// Whether its queue has a good deal of room.
+    fn has_room(&self) -> bool;
     /// What is told of it.
     fn census(&self) -> Census;
 }
@@ -118,6 +125,12 @@ impl Taps {
 
     fn all(&self) -> Arc<Vec<Arc<dyn Tap>>> {
         self.all.read().clone()
+    }
+
+    /// The group of a number, where it has members.
+    pub fn fanout(&self, id: u16) -> Option<Arc<Fanout>> {
+        let all = self.all();
+        all.iter().filter_map(|t| t.fanout()).find(|g| g.id() == id)
     }
 
     /// What is told of each.
@@ -184,8 +197,20 @@ impl Taps {
             time: hostcall::time::clock_nanos(0),
             now: now(),
         };
+        let mut groups: Vec<Arc<Fanout>> = Vec::new();
         for tap in wanted {
-            tap.put(&seen);
+            let Some(group) = tap.fanout() else {
+                tap.put(&seen);
+                continue;
+            };
+            if groups.iter().any(|g| Arc::ptr_eq(g, &group)) {
+                continue;
+            }
+            let is_own = matches!(way, Way::By(number) if group.has(number));
+            if !is_own && let Some(chosen) = group.choose(&seen) {
+                chosen.put(&seen);
+            }
+            groups.push(group);
         }
     }
 }

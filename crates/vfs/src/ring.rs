@@ -93,6 +93,37 @@ impl Mappable for RingMemory {
     }
 }
 
+/// Two rings that are mapped as one, one behind the other: those of a socket that receives and
+/// sends.
+pub struct RingPair(Arc<RingMemory>, Arc<RingMemory>);
+
+impl RingPair {
+    #[must_use]
+    pub fn new(first: Arc<RingMemory>, second: Arc<RingMemory>) -> RingPair {
+        RingPair(first, second)
+    }
+}
+
+impl Mappable for RingPair {
+    fn memory(&self) -> Option<&Arc<Clas>> {
+        self.0.memory()
+    }
+    fn backing(&self, offset: u64, len: u64, access: Access) -> Result<(Backing, u64)> {
+        match offset.checked_sub(self.0.len) {
+            None => self.0.backing(offset, len, access),
+            Some(offset) => self.1.backing(offset, len, access),
+        }
+    }
+    fn add_mapping(&self, o: Weak<dyn MappingObserver>, at: Va, from: u64, to: u64) {
+        self.0.add_mapping(o.clone(), at, from, to);
+        self.1.add_mapping(o, at, from, to);
+    }
+    fn remove_mapping(&self, o: &Weak<dyn MappingObserver>, at: Va, from: u64, to: u64) {
+        self.0.remove_mapping(o, at, from, to);
+        self.1.remove_mapping(o, at, from, to);
+    }
+}
+
 impl Drop for RingMemory {
     fn drop(&mut self) {
         self.clas.decref(self.at, self.len / PAGE_SIZE);

@@ -4,7 +4,7 @@
 //! ```text
 //! mod      a socket: what its calls do
 //! receive  what it gets of a frame
-//! send     frames from programs
+//! send     frames from programs, and transmit, rings of them
 //! options  options, and rings
 //! ring     rings of packets: TPACKET_V1 to V3
 //! memory   a ring's memory
@@ -14,9 +14,11 @@
 //! is no frame here but for these sockets ([`crate::loopback`]).
 
 mod options;
+pub use options::FANOUT_DATA;
 mod receive;
 mod ring;
 mod send;
+mod transmit;
 
 use crate::control::Control;
 use crate::interface::NO_HEADER;
@@ -32,8 +34,10 @@ use clas::Mappable;
 use options::Settings;
 use parking_lot::Mutex;
 use receive::{Mode, PacketRx};
+use ring::Ring;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use vfs::ring::RingPair;
 use vfs::{Caps, Credentials, Sink, Source};
 use wait::Events;
 
@@ -47,6 +51,8 @@ pub struct PacketSocket {
     common: Arc<Common>,
     rx: Arc<PacketRx>,
     settings: Mutex<Settings>,
+    /// Leaf lock.
+    tx: Mutex<Option<Ring>>,
 }
 
 /// Makes a packet socket: `EPERM` without CAP_NET_RAW, and in the host's namespace.
@@ -74,6 +80,7 @@ pub(crate) fn new(
         common: common.clone(),
         rx,
         settings: Mutex::default(),
+        tx: Mutex::default(),
     };
     Ok(Parts::new(common, Arc::new(socket)))
 }
@@ -88,6 +95,9 @@ impl Protocol for PacketSocket {
             0 => None,
             n => Some(self.common.ns.interface(n).ok_or(ENODEV)?),
         };
+        if self.rx.fanout.read().is_some() {
+            return Err(EINVAL);
+        }
         let mut b = self.rx.bound.write();
         b.device = device;
         let protocol = u16::from_be_bytes([addr[2], addr[3]]);
@@ -134,7 +144,8 @@ impl Protocol for PacketSocket {
         _: Control,
         flags: u32,
     ) -> Result<usize> {
-        self.send_frame(src, dest, flags)
+        let _ = flags & (MSG_DONTWAIT | MSG_NOSIGNAL);
+        self.send_frame(src, dest)
     }
 
     fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
@@ -199,9 +210,19 @@ impl Protocol for PacketSocket {
     }
 
     fn mappable(&self) -> Result<Arc<dyn Mappable>> {
-        let q = self.rx.queue.lock();
-        let ring = q.ring.as_ref().ok_or(EINVAL)?;
-        Ok(ring.memory().clone())
+        let rx = self
+            .rx
+            .queue
+            .lock()
+            .ring
+            .as_ref()
+            .map(|r| r.memory().clone());
+        let tx = self.tx.lock().as_ref().map(|r| r.memory().clone());
+        match (rx, tx) {
+            (None, None) => Err(EINVAL),
+            (Some(one), None) | (None, Some(one)) => Ok(one),
+            (Some(rx), Some(tx)) => Ok(Arc::new(RingPair::new(rx, tx))),
+        }
     }
 
     fn unread(&self) -> Result<usize> {
@@ -211,6 +232,9 @@ impl Protocol for PacketSocket {
 
     fn close(&self) {
         self.common.ns.taps.remove(&*self.rx);
+        if let Some(f) = self.rx.fanout.write().take() {
+            f.leave(&*self.rx);
+        }
         let old = std::mem::take(&mut *self.rx.queue.lock());
         drop(old);
     }

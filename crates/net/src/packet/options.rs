@@ -2,16 +2,23 @@
 
 use super::ring::{Request, Ring, Version};
 use super::{PACKET_AUXDATA, PacketSocket};
-use crate::options::{SO_ACCEPTCONN, int_of};
+use crate::fanout::{Asked, DEFRAGMENT, Fanout, Kind, ROLLOVER, UNIQUE_ID};
+use crate::filters::Filter;
+use crate::options::{SO_ACCEPTCONN, SO_LOCK_FILTER, int_of};
 use crate::sys::{SOL_PACKET, SOL_SOCKET};
 use abi::Result;
-use abi::errno::{EBUSY, EINVAL, ENODEV, ENOMEM, ENOPROTOOPT};
+use abi::errno::{EALREADY, EBUSY, EINVAL, ENODEV, ENOMEM, ENOPROTOOPT, EPERM};
 use vfs::ring::RingMemory;
-use vfs::ucounts::Kind;
+use vfs::ucounts::Kind::Kmem;
 
 const ADD_MEMBERSHIP: i32 = 1;
 const DROP_MEMBERSHIP: i32 = 2;
 const RX_RING: i32 = 5;
+const TX_RING: i32 = 13;
+const FANOUT: i32 = 18;
+const TX_HAS_OFF: i32 = 19;
+const ROLLOVER_STATS: i32 = 21;
+pub const FANOUT_DATA: i32 = 22;
 const STATISTICS: i32 = 6;
 const COPY_THRESH: i32 = 7;
 const ORIGDEV: i32 = 9;
@@ -50,15 +57,29 @@ impl Settings {
     }
 }
 
+impl Settings {
+    /// PACKET_LOSS, PACKET_TX_HAS_OFF.
+    pub fn loses(&self) -> bool {
+        self.kept(LOSS) != 0
+    }
+    pub fn has_offset(&self) -> bool {
+        self.kept(TX_HAS_OFF) != 0
+    }
+}
+
 impl PacketSocket {
     pub(super) fn set(&self, level: i32, name: i32, v: &[u8]) -> Result<()> {
         if level != SOL_PACKET {
             return Err(ENOPROTOOPT);
         }
-        let has_ring = || self.rx.queue.lock().ring.is_some();
+        let has_ring = || self.rx.queue.lock().ring.is_some() || self.tx.lock().is_some();
         match name {
             ADD_MEMBERSHIP | DROP_MEMBERSHIP => self.membership(name == ADD_MEMBERSHIP, v),
             RX_RING => self.set_ring(v),
+            TX_RING => self.set_send_ring(v),
+            FANOUT => self.set_fanout(v),
+            FANOUT_DATA => self.set_fanout_program(v),
+            TX_HAS_OFF if has_ring() => Err(EBUSY),
             VERSION => {
                 let version = Version::of(int_of(v)?)?;
                 if has_ring() {
@@ -90,9 +111,10 @@ impl PacketSocket {
                 self.rx.bound.write().ignores_outgoing = n == 1;
                 Ok(())
             }
-            COPY_THRESH | ORIGDEV | LOSS | TIMESTAMP | QDISC_BYPASS => {
+            LOSS if has_ring() => Err(EBUSY),
+            COPY_THRESH | ORIGDEV | LOSS | TIMESTAMP | QDISC_BYPASS | TX_HAS_OFF => {
                 let n = match (name, int_of(v)?) {
-                    (ORIGDEV | LOSS | QDISC_BYPASS, n) => i32::from(n != 0),
+                    (ORIGDEV | LOSS | QDISC_BYPASS | TX_HAS_OFF, n) => i32::from(n != 0),
                     (_, n) => n,
                 };
                 let mut s = self.settings.lock();
@@ -137,6 +159,108 @@ impl PacketSocket {
         Ok(())
     }
 
+    /// Has it join a group of which one gets each packet (`fanout_add`).
+    fn set_fanout(&self, v: &[u8]) -> Result<()> {
+        let word = int_of(v)? as u32;
+        let most = match v.len() {
+            4 => 0,
+            8 => int_of(&v[4..])? as u32,
+            _ => return Err(EINVAL),
+        };
+        let bound = *self.rx.bound.read();
+        let (kind, flags) = (Kind::of((word >> 16) as u8)?, (word >> 24) as u8);
+        let mut asked = Asked {
+            id: word as u16,
+            kind,
+            flags: flags & !UNIQUE_ID,
+            most,
+            device: bound.device,
+            protocol: bound.protocol,
+        };
+        if flags & DEFRAGMENT != 0 || kind == Kind::Rollover && flags & ROLLOVER != 0 {
+            return Err(EINVAL);
+        }
+        let mut own = self.rx.fanout.write();
+        if own.is_some() {
+            return Err(EALREADY);
+        }
+        let taps = &self.common.ns.taps;
+        drop(own);
+        if flags & UNIQUE_ID != 0 {
+            if asked.id != 0 {
+                return Err(EINVAL);
+            }
+            let free = (0..=u16::MAX).find(|id| taps.fanout(*id).is_none());
+            asked.id = free.ok_or(ENOMEM)?;
+        }
+        if bound.protocol == 0 {
+            return Err(EINVAL);
+        }
+        let group = match taps.fanout(asked.id) {
+            Some(g) => g,
+            None => Fanout::new(asked)?,
+        };
+        own = self.rx.fanout.write();
+        if own.is_some() {
+            return Err(EALREADY);
+        }
+        group.join(&asked, self.rx.clone())?;
+        *own = Some(group);
+        Ok(())
+    }
+
+    /// PACKET_FANOUT_DATA: what chooses, as `struct sock_fprog` says it.
+    fn set_fanout_program(&self, v: &[u8]) -> Result<()> {
+        let group = self.rx.fanout.read().clone().ok_or(EINVAL)?;
+        if group.kind() != Kind::Program {
+            return Err(EINVAL);
+        }
+        if self.common.flag(SO_LOCK_FILTER) {
+            return Err(EPERM);
+        }
+        group.set_program(Filter::new(v, self.common.user.get())?);
+        Ok(())
+    }
+
+    /// Makes a ring of frames to be sent, or takes it away.
+    fn set_send_ring(&self, v: &[u8]) -> Result<()> {
+        let version = self.settings.lock().version;
+        let request = Request::read(v, version)?;
+        if version == Version::V3 && request.asks_for_blocks() {
+            return Err(EINVAL);
+        }
+        let mut tx = self.tx.lock();
+        if tx.as_ref().is_some_and(|r| r.memory().is_mapped()) {
+            return Err(EBUSY);
+        }
+        if request.block_nr == 0 {
+            if !request.is_empty() {
+                return Err(EINVAL);
+            }
+            let old = tx.take();
+            drop(tx);
+            drop(old);
+            return Ok(());
+        }
+        if tx.is_some() {
+            return Err(EBUSY);
+        }
+        *tx = Some(self.new_ring(request, version, 0)?);
+        Ok(())
+    }
+
+    fn new_ring(&self, request: Request, version: Version, reserve: usize) -> Result<Ring> {
+        let len = request.check(version, reserve)?;
+        let user = self.common.user.get();
+        let charge = match user {
+            Some(u) => Some(u.charge(Kmem, len, u64::MAX).ok_or(ENOMEM)?),
+            None => None,
+        };
+        let memory = self.common.ns.memory().ok_or(ENOMEM)?;
+        let memory = RingMemory::new(memory, len, charge)?;
+        Ok(Ring::new(memory, version, request, reserve))
+    }
+
     /// Makes a ring, or takes it away (`packet_set_ring`).
     fn set_ring(&self, v: &[u8]) -> Result<()> {
         let s = self.settings.lock();
@@ -159,15 +283,7 @@ impl PacketSocket {
         if old.is_some() {
             return Err(EBUSY);
         }
-        let len = request.check(version, reserve)?;
-        let user = self.common.user.get();
-        let charge = match user {
-            Some(u) => Some(u.charge(Kind::Kmem, len, u64::MAX).ok_or(ENOMEM)?),
-            None => None,
-        };
-        let memory = self.common.ns.memory().ok_or(ENOMEM)?;
-        let memory = RingMemory::new(memory, len, charge)?;
-        let ring = Ring::new(memory, version, request, reserve);
+        let ring = self.new_ring(request, version, reserve)?;
         self.rx.queue.lock().ring = Some(ring);
         Ok(())
     }
@@ -189,11 +305,22 @@ impl PacketSocket {
                 }
                 Ok(v)
             }
+            (SOL_PACKET, FANOUT) => {
+                let f = self.rx.fanout.read();
+                int(f.as_ref().map_or(0, |f| f.number() as i32))
+            }
+            (SOL_PACKET, ROLLOVER_STATS) => {
+                let f = self.rx.fanout.read();
+                let counts = f.as_ref().and_then(|f| f.rollovers()).ok_or(EINVAL)?;
+                Ok(counts.iter().flat_map(|n| n.to_le_bytes()).collect())
+            }
             (SOL_PACKET, VERSION) => int(s.version as i32),
             (SOL_PACKET, RESERVE) => int(s.reserve as i32),
             (SOL_PACKET, PACKET_AUXDATA) => int(s.auxdata.into()),
             (SOL_PACKET, IGNORE_OUTGOING) => int(self.rx.bound.read().ignores_outgoing.into()),
-            (SOL_PACKET, ORIGDEV | LOSS | VNET_HDR | TIMESTAMP | QDISC_BYPASS) => int(s.kept(name)),
+            (SOL_PACKET, ORIGDEV | LOSS | VNET_HDR | TIMESTAMP | QDISC_BYPASS | TX_HAS_OFF) => {
+                int(s.kept(name))
+            }
             _ => Err(ENOPROTOOPT),
         }
     }

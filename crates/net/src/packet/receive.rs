@@ -1,6 +1,7 @@
 //! The receiving side of a packet socket: what it gets of a frame that passes.
 
 use super::ring::{CSUM_NOT_READY, CSUM_VALID, Put, Ring};
+use crate::fanout::Fanout;
 use crate::filters::Packet;
 use crate::interface::NO_HEADER;
 use crate::options::Common;
@@ -109,6 +110,8 @@ pub(crate) struct PacketRx {
     pub(super) mode: Mode,
     pub(super) bound: RwLock<Bound>,
     pub(super) queue: Mutex<Queue>,
+    /// Leaf lock.
+    pub(super) fanout: RwLock<Option<Arc<Fanout>>>,
     worker: Arc<Worker>,
     me: Weak<PacketRx>,
     ticket: Ticket,
@@ -134,6 +137,7 @@ impl PacketRx {
                 ..Bound::default()
             }),
             queue: Mutex::default(),
+            fanout: RwLock::default(),
             worker: common.ns.worker.clone(),
             me: me.clone(),
             ticket: Ticket::default(),
@@ -247,6 +251,26 @@ impl Tap for PacketRx {
         if let (Some(due), Some(me)) = (due, self.me.upgrade()) {
             let job: Arc<dyn Job> = me;
             self.worker.at(&job, due);
+        }
+    }
+
+    fn number(&self) -> u64 {
+        self.common.ino
+    }
+
+    fn fanout(&self) -> Option<Arc<Fanout>> {
+        self.fanout.read().clone()
+    }
+
+    /// As `packet_rcv_has_room`'s ROOM_NORMAL: a quarter.
+    fn has_room(&self) -> bool {
+        let q = self.queue.lock();
+        match &q.ring {
+            Some(r) => r.has_room(),
+            None => {
+                let most = self.common.rcvbuf.load(Ordering::Relaxed) as usize;
+                most.saturating_sub(q.bytes) > most / 4
+            }
         }
     }
 

@@ -104,6 +104,11 @@ impl Request {
         self.frame_nr == 0
     }
 
+    /// Whether it asks for what a ring of frames to be sent does not have.
+    pub fn asks_for_blocks(&self) -> bool {
+        self.timeout != 0 || self.private != 0
+    }
+
     /// The bytes of the whole ring; `EINVAL` for what `packet_set_ring` refuses.
     pub fn check(&self, version: Version, reserve: usize) -> Result<u64> {
         let (block, frame) = (u64::from(self.block_size), u64::from(self.frame_size));
@@ -181,6 +186,52 @@ fn seconds(time: i64, unit: i64) -> [u8; 8] {
     b
 }
 
+/// Gives a frame or a block to the application.
+pub(super) fn set_status(m: MemSlice<'_>, at: usize, status: u32) {
+    if let Some(s) = m.sub(at, 4).atomic_u32() {
+        s.store(status, Ordering::Release);
+    }
+}
+
+/// Of a ring of frames to be sent, which all are of one size.
+impl Ring {
+    pub fn frames(&self) -> u32 {
+        self.request.frame_nr
+    }
+    pub fn head_slot(&self) -> MemSlice<'_> {
+        self.frame(self.head)
+    }
+    pub fn advance(&mut self) {
+        self.head = (self.head + 1) % self.request.frame_nr;
+    }
+    pub fn header(&self) -> usize {
+        self.version.header()
+    }
+    /// Where a frame's status is, and its length and the two offsets.
+    pub fn status_at(&self) -> usize {
+        match self.version {
+            Version::V3 => 20,
+            _ => 0,
+        }
+    }
+    pub fn lengths_at(&self) -> (usize, usize) {
+        match self.version {
+            Version::V1 => (8, 16),
+            Version::V2 => (4, 12),
+            Version::V3 => (16, 24),
+        }
+    }
+    pub fn has_next_offset(&self) -> bool {
+        self.version == Version::V3
+    }
+    fn frame(&self, n: u32) -> MemSlice<'_> {
+        let block = u64::from(self.request.block_size);
+        let (per, frame) = (self.frames_per_block(), self.request.frame_size);
+        let at = u64::from(n / per) * block + u64::from(n % per) * u64::from(frame);
+        self.memory.slice(at, frame as usize)
+    }
+}
+
 impl Ring {
     pub fn new(
         memory: Arc<RingMemory>,
@@ -221,9 +272,7 @@ impl Ring {
         if self.version == Version::V3 {
             return self.memory.slice(u64::from(n) * block, block as usize);
         }
-        let (per, frame) = (self.frames_per_block(), self.request.frame_size);
-        let at = u64::from(n / per) * block + u64::from(n % per) * u64::from(frame);
-        self.memory.slice(at, frame as usize)
+        self.frame(n)
     }
 
     /// Whether the application has given it back.
@@ -237,10 +286,13 @@ impl Ring {
         status.is_some_and(|s| s.load(Ordering::Acquire) == 0)
     }
 
-    fn set_status(m: MemSlice<'_>, at: usize, status: u32) {
-        if let Some(s) = m.sub(at, 4).atomic_u32() {
-            s.store(status, Ordering::Release);
-        }
+    /// Whether the frame, or the block, a quarter of the ring ahead is free.
+    pub fn has_room(&self) -> bool {
+        let ahead = match self.version {
+            Version::V3 => self.head + 1,
+            _ => self.head + self.count() / 4,
+        };
+        self.is_free(ahead % self.count())
     }
 
     /// Whether there is something to read: what was filled last is the application's.
@@ -309,7 +361,7 @@ impl Ring {
         }
         store(m, self.version.header(), &seen.address());
         let losing = if drops > 0 { LOSING } else { 0 };
-        Self::set_status(m, 0, USER | losing | seen.sums());
+        set_status(m, 0, USER | losing | seen.sums());
         self.head = (self.head + 1) % self.count();
         Put::Shown
     }
@@ -355,7 +407,7 @@ impl Ring {
         if b.packets > 0 {
             store(m, b.last, &[0; 4]);
         }
-        Self::set_status(m, 8, USER | why);
+        set_status(m, 8, USER | why);
         self.block.open = false;
         self.head = (self.head + 1) % self.count();
     }

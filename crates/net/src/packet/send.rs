@@ -1,8 +1,10 @@
 //! Frames that programs make.
 
+use super::transmit::{Lost, Offset};
 use super::{ADDRESS, NO_HEADER, PacketSocket, send_room};
+use crate::interface::Interface;
 use crate::msgqueue::take_all;
-use crate::sys::{MSG_DONTWAIT, MSG_NOSIGNAL, SOCK_RAW};
+use crate::sys::SOCK_RAW;
 use abi::Result;
 use abi::errno::{EINVAL, EMSGSIZE, ENETDOWN, ENOBUFS, ENXIO};
 use vfs::Source;
@@ -10,15 +12,61 @@ use vfs::Source;
 /// An Ethernet header, and how much longer a frame with a VLAN tag is.
 const HEADER: usize = 14;
 
+/// Where frames go, and as what.
+pub(super) struct Way {
+    interface: Interface,
+    protocol: u16,
+    mac: Option<[u8; 6]>,
+    /// Programs make the link header.
+    raw: bool,
+}
+
+impl Way {
+    /// Whether so many bytes may be sent.
+    pub fn check(&self, n: usize) -> Result<()> {
+        let most = self.interface.mtu as usize + if self.raw { HEADER } else { 0 };
+        if n > most {
+            return Err(EMSGSIZE);
+        }
+        if self.raw && n < HEADER {
+            return Err(EINVAL);
+        }
+        Ok(())
+    }
+}
+
 impl PacketSocket {
-    /// As `packet_snd`. The frame goes to the device as it is, or not at all.
-    pub(super) fn send_frame(
-        &self,
-        src: &mut dyn Source,
-        dest: Option<&[u8]>,
-        flags: u32,
-    ) -> Result<usize> {
-        let _ = flags & (MSG_DONTWAIT | MSG_NOSIGNAL);
+    pub(super) fn is_raw(&self) -> bool {
+        self.common.kind == SOCK_RAW
+    }
+
+    /// As `packet_snd` and `tpacket_snd`. A frame goes to the device as it is, or not at all.
+    pub(super) fn send_frame(&self, src: &mut dyn Source, dest: Option<&[u8]>) -> Result<usize> {
+        if self.tx.lock().is_some() {
+            let s = self.settings.lock();
+            let lost = match s.loses() {
+                true => Lost::GoesOn,
+                false => Lost::Ends,
+            };
+            let offset = match s.has_offset() {
+                true => Offset::Said,
+                false => Offset::Fixed,
+            };
+            drop(s);
+            return self.send_ring(dest, lost, offset);
+        }
+        let way = self.way(dest)?;
+        let n = src.remaining();
+        if n <= way.interface.mtu as usize && n > send_room(&self.common) {
+            return Err(ENOBUFS);
+        }
+        way.check(n)?;
+        self.give(&way, take_all(src)?)?;
+        Ok(n)
+    }
+
+    /// Where what is sent goes.
+    pub(super) fn way(&self, dest: Option<&[u8]>) -> Result<Way> {
         let bound = *self.rx.bound.read();
         let (device, protocol, mac) = match dest {
             None => (bound.device, bound.protocol, None),
@@ -32,37 +80,37 @@ impl PacketSocket {
                 (device, u16::from_be_bytes([d[2], d[3]]), Some(mac))
             }
         };
-        let ns = &self.common.ns;
-        let i = ns.interface(device).ok_or(ENXIO)?;
-        if !i.is_up() {
+        let interface = self.common.ns.interface(device).ok_or(ENXIO)?;
+        if !interface.is_up() {
             return Err(ENETDOWN);
         }
-        let bare = i.hardware_kind() == NO_HEADER;
-        let raw = self.common.kind == SOCK_RAW && !bare;
-        let n = src.remaining();
-        let most = i.mtu as usize + if raw { HEADER } else { 0 };
-        if n > most {
-            return Err(EMSGSIZE);
-        }
-        if n > send_room(&self.common) {
-            return Err(ENOBUFS);
-        }
-        let frame = if raw {
-            if n < HEADER {
-                return Err(EINVAL);
-            }
-            take_all(src)?
-        } else {
-            // `dev_hard_header`: who has no address gets it nowhere.
-            let to: [u8; 6] = match mac {
-                Some(mac) => *mac.first_chunk().ok_or(EINVAL)?,
-                None => [0; 6],
-            };
-            let mut frame = [&to[..], &i.mac, &protocol.to_be_bytes()].concat();
-            frame.extend_from_slice(&take_all(src)?);
-            frame
+        let raw = self.is_raw() && interface.hardware_kind() != NO_HEADER;
+        let mac = match mac {
+            Some(m) if !raw => Some(*m.first_chunk().ok_or(EINVAL)?),
+            _ => None,
         };
-        ns.send_frame(&i, self.common.ino, &frame)?;
-        Ok(n)
+        Ok(Way {
+            interface,
+            protocol,
+            mac,
+            raw,
+        })
+    }
+
+    /// Gives a frame to its device, with a link header where the program makes none.
+    pub(super) fn give(&self, way: &Way, data: Vec<u8>) -> Result<()> {
+        let frame = match way.raw {
+            true => data,
+            false => {
+                // `dev_hard_header`: who has no address gets it nowhere.
+                let to = way.mac.unwrap_or([0; 6]);
+                let own = way.interface.mac;
+                let mut frame = [&to[..], &own, &way.protocol.to_be_bytes()].concat();
+                frame.extend_from_slice(&data);
+                frame
+            }
+        };
+        let by = self.common.ino;
+        self.common.ns.send_frame(&way.interface, by, &frame)
     }
 }
