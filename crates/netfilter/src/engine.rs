@@ -137,6 +137,17 @@ impl Engine {
 
     /// Leads a packet through a hook.
     pub fn run(&self, hook: Hook, p: &Packet<'_>, meta: &mut Meta) -> Outcome {
+        let outcome = self.pass(hook, p, meta);
+        match (outcome, meta.mss.take()) {
+            (Outcome::Accept(r), mss @ Some(_)) => {
+                let r = r.unwrap_or_else(|| Rewrite::same(p));
+                Outcome::Accept(Some(Rewrite { mss, ..r }))
+            }
+            (outcome, _) => outcome,
+        }
+    }
+
+    fn pass(&self, hook: Hook, p: &Packet<'_>, meta: &mut Meta) -> Outcome {
         let active = self.active.load();
         let entries = &active.hooks[p.version as usize][hook as usize];
         let mut way = Way {

@@ -220,6 +220,26 @@ pub struct Rewrite {
     pub to: (IpAddr, u16),
     pub protocol: u8,
     pub quoted: Option<Quoted>,
+    /// The most that a SYN asks for.
+    pub mss: Option<u16>,
+    /// Whether it has other ends.
+    pub is_translated: bool,
+}
+
+impl Rewrite {
+    /// With the ends that it has.
+    #[must_use]
+    pub fn same(p: &Packet<'_>) -> Rewrite {
+        let (from, to) = p.ports().unwrap_or_default();
+        Rewrite {
+            from: (p.from, from),
+            to: (p.to, to),
+            protocol: p.protocol,
+            quoted: None,
+            mss: None,
+            is_translated: false,
+        }
+    }
 }
 
 /// The ends of a packet that an error is about.
@@ -262,6 +282,8 @@ pub fn rewritten(p: &Packet<'_>, track: &Track, manip: Manip) -> Option<Rewrite>
         to,
         protocol: p.protocol,
         quoted: None,
+        mss: None,
+        is_translated: true,
     })
 }
 
@@ -299,5 +321,7 @@ fn related(p: &Packet<'_>, target: &Tuple, manip: Manip) -> Option<Rewrite> {
             from: inner_from,
             to: inner_to,
         }),
+        mss: None,
+        is_translated: true,
     })
 }

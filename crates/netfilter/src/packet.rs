@@ -78,6 +78,8 @@ pub enum Cast {
 pub trait Host {
     /// `RTN_*`: what an address is here.
     fn kind_of(&self, ip: IpAddr) -> u8;
+    /// The largest packet towards an address; 0 where there is no way.
+    fn mtu_towards(&self, ip: IpAddr) -> u32;
     /// The address of this host on a device, towards `to`.
     fn address_on(&self, device: u32, to: IpAddr) -> Option<IpAddr>;
 }
@@ -87,6 +89,8 @@ pub trait Host {
 pub struct Meta {
     pub mark: u32,
     pub track: Track,
+    /// The most that a SYN is to ask for, as rules of this hook have it.
+    pub mss: Option<u16>,
 }
 
 /// See the module.

@@ -121,6 +121,9 @@ pub fn apply(b: &mut [u8], r: &Rewrite, sum: Checksum) -> Option<()> {
         (None, n) if has_ports(n) => ports(body, (r.from.1, r.to.1), &mut change),
         _ => {}
     }
+    if let (Some(mss), TCP) = (r.mss, protocol) {
+        set_mss(body, mss, &mut change);
+    }
     let Some(place) = sum_at(protocol) else {
         return Some(());
     };
@@ -145,6 +148,40 @@ pub fn apply(b: &mut [u8], r: &Rewrite, sum: Checksum) -> Option<()> {
     };
     put16(body, place, new);
     Some(())
+}
+
+/// The place of the largest segment that a TCP header asks for.
+#[must_use]
+pub fn mss_at(body: &[u8]) -> Option<usize> {
+    const END: u8 = 0;
+    const NOTHING: u8 = 1;
+    const MSS: u8 = 2;
+    let header = usize::from(body.get(12)? >> 4) * 4;
+    let options = body.get(..header)?;
+    let mut at = 20;
+    loop {
+        match *options.get(at)? {
+            END => return None,
+            NOTHING => at += 1,
+            MSS if options.get(at + 1) == Some(&4) && at + 4 <= header => return Some(at + 2),
+            _ => at += usize::from(*options.get(at + 1)?).max(2),
+        }
+    }
+}
+
+/// Writes a smaller one. What is summed up are words, which it may lie across.
+fn set_mss(body: &mut [u8], mss: u16, change: &mut Change) {
+    let Some(at) = mss_at(body) else { return };
+    if be16(body, at).is_none_or(|old| old <= mss) {
+        return;
+    }
+    let first = at & !1;
+    let Some(words) = body.get(first..(at + 3) & !1) else {
+        return;
+    };
+    let mut new = words.to_vec();
+    new[at - first..at - first + 2].copy_from_slice(&mss.to_be_bytes());
+    put(body, first, &new, change);
 }
 
 /// The packet that an error is about. All that changes in it is told to `outer`.

@@ -19,6 +19,9 @@ impl Host for Here {
         let own = ip.is_loopback() || ip == IpAddr::from([10, 0, 0, 1]);
         if own { 2 } else { 1 }
     }
+    fn mtu_towards(&self, _: IpAddr) -> u32 {
+        1400
+    }
     fn address_on(&self, device: u32, _: IpAddr) -> Option<IpAddr> {
         (device == 2).then(|| IpAddr::from([10, 0, 0, 1]))
     }
@@ -526,14 +529,74 @@ proptest! {
         let there = Rewrite {
             from: (Ipv4Addr::from(a).into(), p), to: (Ipv4Addr::from(b).into(), q),
             protocol: 6, quoted: None,
+            mss: None,
+            is_translated: true,
         };
         let back = Rewrite {
             from: (Ipv4Addr::from(A.0).into(), A.1), to: (Ipv4Addr::from(B.0).into(), B.1),
             protocol: 6, quoted: None,
+            mss: None,
+            is_translated: true,
         };
         apply(&mut bytes, &there, Checksum::Whole).unwrap();
         prop_assert_eq!((sum(&bytes[..20]), transport_sum(&bytes)), (0xffff, 0xffff));
         apply(&mut bytes, &back, Checksum::Whole).unwrap();
         prop_assert_eq!((sum(&bytes[..20]), transport_sum(&bytes)), (0xffff, 0xffff));
     }
+}
+
+/// A SYN that asks for segments of 1460 bytes, with what lies before that.
+fn asking(before: &[u8]) -> Vec<u8> {
+    let options = [
+        before,
+        &[2, 4, 5, 180],
+        &[0; 4][..(4 - before.len() % 4) % 4],
+    ]
+    .concat();
+    let len = 40 + options.len();
+    let mut b = vec![
+        0x45, 0, 0, len as u8, 0, 0, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,
+    ];
+    b.extend_from_slice(&[0, 80, 0, 81, 0, 0, 0, 0, 0, 0, 0, 0]);
+    b.extend_from_slice(&[((20 + options.len()) as u8) << 2, 2, 1, 1, 0, 0, 0, 0]);
+    b.extend_from_slice(&options);
+    b
+}
+
+#[test]
+fn a_syn_asks_for_less() {
+    use crate::rewrite::{Checksum, apply, mss_at};
+    for before in [&[][..], &[1], &[3, 3, 7], &[8, 10, 0, 0, 0, 0, 0, 0, 0, 0]] {
+        let mut b = asking(before);
+        let sum = |b: &[u8]| {
+            let words = b[20..]
+                .chunks(2)
+                .map(|w| u32::from(w[0]) << 8 | u32::from(w[1]));
+            let all: u32 = words.sum();
+            (all & 0xffff) + (all >> 16)
+        };
+        // (Of this sum, without the pseudo header, nothing else changes.)
+        let whole = !(sum(&b) as u16);
+        b[36..38].copy_from_slice(&whole.to_be_bytes());
+        assert_eq!(sum(&b) as u16, 0xffff);
+        let p = Packet::new(&b, b.len(), 0, &Here).unwrap();
+        let r = crate::nat::Rewrite {
+            mss: Some(1200),
+            ..crate::nat::Rewrite::same(&p)
+        };
+        let mut new = b.clone();
+        apply(&mut new, &r, Checksum::Whole).unwrap();
+        let at = 20 + mss_at(&new[20..]).unwrap();
+        assert_eq!(new[at..at + 2], 1200u16.to_be_bytes(), "{before:?}");
+        let folded = sum(&new);
+        assert_eq!((folded & 0xffff) + (folded >> 16), 0xffff, "{before:?}");
+        let more = crate::nat::Rewrite {
+            mss: Some(9000),
+            ..r
+        };
+        let mut same = b.clone();
+        apply(&mut same, &more, Checksum::Whole).unwrap();
+        assert_eq!(same, b);
+    }
+    assert_eq!(mss_at(&[0; 12]), None);
 }

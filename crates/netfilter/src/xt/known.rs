@@ -121,8 +121,14 @@ impl Known {
 
 use Hook::{Forward, Input, Output, Postrouting, Prerouting};
 
-const MATCHES: [Known; 20] = [
+const MATCHES: [Known; 26] = [
     row("statistic", 0, Of::Any, 24).told(16),
+    row("quota", 0, Of::Any, 24).told(16),
+    row("hl", 0, Of::V6, 2),
+    row("ttl", 0, Of::V4, 2),
+    row("tos", 1, Of::Both, 3),
+    row("dscp", 0, Of::Both, 2),
+    row("tcpmss", 0, Of::Both, 6).protocol(TCP),
     row("state", 0, Of::Any, 4),
     row("pkttype", 0, Of::Any, 8),
     row("limit", 0, Of::Any, 40).told(8),
@@ -147,7 +153,7 @@ const MATCHES: [Known; 20] = [
 const DESTINATION: [Hook; 2] = [Prerouting, Output];
 const SOURCE: [Hook; 2] = [Postrouting, Input];
 
-const TARGETS: [Known; 21] = [
+const TARGETS: [Known; 22] = [
     row("DNAT", 2, Of::Any, 44).table("nat").hooks(&DESTINATION),
     row("SNAT", 2, Of::Any, 44).table("nat").hooks(&SOURCE),
     row("DNAT", 1, Of::Any, 40).table("nat").hooks(&DESTINATION),
@@ -167,6 +173,7 @@ const TARGETS: [Known; 21] = [
     row("REDIRECT", 0, Of::V6, 40)
         .table("nat")
         .hooks(&DESTINATION),
+    row("TCPMSS", 0, Of::Both, 2).protocol(TCP),
     row("NFLOG", 0, Of::Both, 76),
     row("LOG", 0, Of::Both, 32),
     row("CT", 2, Of::Both, 72).told(64).table("raw"),

@@ -3,11 +3,12 @@
 use super::{Bytes, needs_protocol};
 use crate::conntrack::{DST_NAT, Direction, SRC_NAT, Track};
 use crate::expr::{Bucket, Run, Scope};
-use crate::packet::{DCCP, ICMP, ICMPV6, Packet, SCTP, TCP, UDP, UDPLITE, Version};
+use crate::packet::{DCCP, ICMP, ICMPV6, Packet, SCTP, TCP, UDP, UDPLITE, Version, be16};
+use crate::rewrite::mss_at;
 use abi::Result;
-use abi::errno::{EINVAL, ERANGE};
+use abi::errno::{EDOM, EINVAL, ERANGE};
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// A range, and whether what is outside of it matches.
 #[derive(Clone, Copy)]
@@ -90,6 +91,28 @@ pub enum Match {
         most: u16,
         not: bool,
     },
+    /// TTL or hop limit: equal, not equal, less, greater.
+    Ttl {
+        mode: u8,
+        ttl: u8,
+    },
+    /// Bits of the type of service or traffic class.
+    Tos {
+        mask: u8,
+        value: u8,
+        not: bool,
+    },
+    /// What a TCP header asks for.
+    Mss {
+        least: u16,
+        most: u16,
+        not: bool,
+    },
+    /// So many bytes.
+    Quota {
+        left: AtomicU64,
+        not: bool,
+    },
 }
 
 impl Match {
@@ -149,6 +172,38 @@ impl Match {
             },
             "iprange" => read_ip_range(b, scope.family.version())?,
             "statistic" => read_statistic(b)?,
+            "ttl" | "hl" => Match::Ttl {
+                mode: inverted(b.byte(0)?, 3)?,
+                ttl: b.byte(1)?,
+            },
+            "tos" => Match::Tos {
+                mask: b.byte(0)?,
+                value: b.byte(1)?,
+                not: b.byte(2)? != 0,
+            },
+            "dscp" => {
+                let dscp = b.byte(0)?;
+                if dscp > 0x3f {
+                    return Err(EDOM);
+                }
+                Match::Tos {
+                    mask: 0xfc,
+                    value: dscp << 2,
+                    not: b.byte(1)? != 0,
+                }
+            }
+            "tcpmss" => {
+                needs_protocol(scope, &[TCP])?;
+                Match::Mss {
+                    least: b.u16(0)?,
+                    most: b.u16(2)?,
+                    not: b.byte(4)? != 0,
+                }
+            }
+            "quota" => Match::Quota {
+                left: u64::from_ne_bytes(b.array(8)?).into(),
+                not: b.u32(0)? & 1 != 0,
+            },
             "length" => Match::Length {
                 least: b.u16(0)?,
                 most: b.u16(2)?,
@@ -265,6 +320,24 @@ impl Match {
             } => {
                 let n = count.fetch_add(1, Relaxed);
                 (u64::from(n) % (u64::from(*every) + 1) == u64::from(*at)) != *not
+            }
+            Match::Ttl { mode, ttl } => match mode {
+                0 => p.ttl() == *ttl,
+                1 => p.ttl() != *ttl,
+                2 => p.ttl() < *ttl,
+                _ => p.ttl() > *ttl,
+            },
+            Match::Tos { mask, value, not } => (p.tos() & mask == *value) != *not,
+            Match::Mss { least, most, not } => {
+                let mss = mss_at(p.body()).and_then(|at| be16(p.body(), at));
+                mss.is_some_and(|n| (*least..=*most).contains(&n)) != *not
+            }
+            Match::Quota { left, not } => {
+                let n = p.len as u64;
+                // What is too much uses all up.
+                let less = |l: u64| Some(l.checked_sub(n).unwrap_or(0));
+                let had = left.fetch_update(Relaxed, Relaxed, less).unwrap_or(0);
+                (had >= n) != *not
             }
             Match::Length { least, most, not } => {
                 let len = match p.version {

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! known     which there are, of which length, and where each may be
-//! matches   tcp, udp, icmp, conntrack, addrtype, multiport, owner, mark, limit, ...
-//! targets   MASQUERADE, SNAT, DNAT, REDIRECT, REJECT, LOG, MARK, CONNMARK, CT
+//! matches   tcp, udp, icmp, conntrack, addrtype, multiport, owner, mark, limit, ttl, ...
+//! targets   MASQUERADE, SNAT, DNAT, REDIRECT, REJECT, LOG, MARK, CONNMARK, CT, TCPMSS
 //! ```
 
 mod known;

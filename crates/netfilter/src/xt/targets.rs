@@ -70,7 +70,13 @@ pub enum Target {
         of_packet: u32,
     },
     NoTrack,
+    /// What a SYN asks for is no more than this; as much as the path takes, where it is
+    /// [`CLAMP`].
+    TcpMss(u16),
 }
+
+/// `XT_TCPMSS_CLAMP_PMTU`.
+const CLAMP: u16 = 0xffff;
 
 impl Target {
     pub(super) fn read(
@@ -113,6 +119,10 @@ impl Target {
                 }
             }
             "NOTRACK" => Target::NoTrack,
+            "TCPMSS" => {
+                needs_protocol(scope, &[TCP])?;
+                Target::TcpMss(b.u16(0)?)
+            }
             // Zones and helpers are not there.
             "CT" if b.u16(0)? == 1 && b.u16(2)? == 0 => Target::NoTrack,
             "CT" => return Err(EOPNOTSUPP),
@@ -192,8 +202,39 @@ impl Target {
                 r.meta.track.leave_alone();
                 Step::Next
             }
+            Target::TcpMss(mss) => ask_for_less(r, *mss),
         }
     }
+}
+
+/// TCPMSS (`tcpmss_mangle_packet`). (What asks for nothing is left so: Linux would say what others
+/// take for granted.)
+fn ask_for_less(r: &mut Run<'_, '_>, mss: u16) -> Step {
+    let p = r.packet;
+    if p.protocol != TCP || p.is_rest() {
+        return Step::Next;
+    }
+    let mss = match mss {
+        CLAMP => {
+            let headers = match p.version {
+                Version::V4 => 40,
+                Version::V6 => 60,
+            };
+            let way = |ip| Some(p.host.mtu_towards(ip)).filter(|n| *n > 0);
+            let both = [way(p.to), way(p.from)];
+            let Some(mtu) = both.into_iter().flatten().min() else {
+                return Step::Next;
+            };
+            match mtu.checked_sub(headers).filter(|n| *n > 0) {
+                Some(n) => u16::try_from(n).unwrap_or(u16::MAX),
+                None => return Step::Verdict(Verdict::Drop),
+            }
+        }
+        n => n,
+    };
+    let before = r.meta.mss.unwrap_or(u16::MAX);
+    r.meta.mss = Some(mss.min(before));
+    Step::Next
 }
 
 /// `struct xt_nflog_info`.

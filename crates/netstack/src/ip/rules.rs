@@ -126,6 +126,17 @@ impl packet::Host for Table {
         }
     }
 
+    fn mtu_towards(&self, ip: IpAddr) -> u32 {
+        let mtu = |way: super::table::Way| {
+            let dev = self.devices.get(way.device)?;
+            Some(match way.mtu {
+                0 => dev.mtu,
+                n => n.min(dev.mtu),
+            })
+        };
+        self.way(ip, None, None).ok().and_then(mtu).unwrap_or(0)
+    }
+
     fn address_on(&self, device: u32, to: IpAddr) -> Option<IpAddr> {
         let dev = self.by_index(device)?;
         self.address_of(dev, to)
@@ -220,7 +231,7 @@ impl Ip {
         match self.hook(Hook::Output, (b, len), &place, &mut track) {
             Outcome::Accept(None) => {}
             Outcome::Accept(Some(r)) => {
-                elsewhere = true;
+                elsewhere = r.is_translated;
                 apply(b, &r, sum).ok_or(SendError::Invalid)?;
             }
             Outcome::Drop => return Err(SendError::Denied),
