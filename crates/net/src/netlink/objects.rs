@@ -241,6 +241,48 @@ pub(super) fn address(
     b.attr32(8, a.flags).attr(6, &cache).finish() // FLAGS, CACHEINFO
 }
 
+/// The way to an address, as IPv4 tells it to who asks for one (`rt_fill_info`): no entry of a
+/// table, but what came of them. Some programs look at the first attributes alone.
+pub(super) fn way(req: &Request<'_>, port: u32, (ip, uid): (IpAddr, u32), r: &Route) -> Vec<u8> {
+    const LOOKUP_TABLE: u32 = 0x1000;
+    const CLONED: u32 = 0x200;
+    const TABLE_MAIN: u8 = 254;
+    const LOCAL: u8 = 2;
+    /// `RTCF_LOCAL`, `RTCF_BROADCAST`, `RTCF_MULTICAST`, by kinds of routes.
+    const FLAGS: [(u8, u32); 3] = [(LOCAL, 1 << 31), (3, 1 << 28), (5, 1 << 29)];
+    let asked = req.body().get(8..12).and_then(|b| b.first_chunk());
+    let asked = asked.map_or(0, |b| u32::from_ne_bytes(*b));
+    let table = match asked & LOOKUP_TABLE {
+        0 => TABLE_MAIN,
+        _ => r.table,
+    };
+    let known = FLAGS.iter().find(|(kind, _)| *kind == r.kind);
+    let flags = CLONED | known.map_or(0, |(_, f)| *f);
+    let mut b = Builder::new(RTM_NEWROUTE, 0, req, port)
+        .bytes(&[inet_of(ip), 32, 0, 0, table, 0, 0, r.kind])
+        .bytes(&flags.to_le_bytes())
+        .attr32(15, u32::from(table)) // TABLE
+        .attr(1, &octets(ip)); // DST
+    if r.has_device() {
+        b = b.attr(4, &r.device.to_le_bytes()); // OIF
+    }
+    if let Some(source) = r.source {
+        b = b.attr(7, &octets(source)); // PREFSRC
+    }
+    if let Some(via) = r.via {
+        b = b.attr(5, &octets(via)); // GATEWAY
+    }
+    if r.mtu > 0 {
+        let mut metrics = Vec::new();
+        push(&mut metrics, 2, &r.mtu.to_le_bytes());
+        b = b.attr(8, &metrics); // METRICS
+    }
+    // UID, and CACHEINFO: used by one.
+    let mut cache = [0; 32];
+    cache[0] = 1;
+    b.attr32(25, uid).attr(12, &cache).finish()
+}
+
 pub(super) fn route(req: &Request<'_>, flags: u16, port: u32, r: &Route) -> Vec<u8> {
     const ON_LINK: u32 = 4;
     let mut b = Builder::new(RTM_NEWROUTE, flags, req, port)

@@ -4,7 +4,7 @@
 use super::change::{Deed, IFINFO};
 use super::message::{Request, attribute, word};
 use super::objects::{
-    address, bridge_address, bridge_port, inet_of, link, neighbour, route, rules,
+    address, bridge_address, bridge_port, inet_of, link, neighbour, route, rules, way,
 };
 use super::*;
 use crate::devices::LinkInfo;
@@ -117,14 +117,20 @@ impl Netlink {
         Ok(())
     }
 
-    fn get_route(&self, req: &Request<'_>, port: u32) -> Result<()> {
+    fn get_route(&self, who: &Caller<'_>, req: &Request<'_>, port: u32) -> Result<()> {
+        const FIB_MATCH: u32 = 0x2000;
         let to = req.attr(super::change::RTMSG, 1).ok_or(EINVAL)?;
         let ip = super::change::ip(req.family(), to)?;
         if !self.common.ns.reaches(ip) {
             return Err(ENETUNREACH);
         }
         let r = self.common.ns.route_to(ip);
-        self.reply(route(req, 0, port, &r));
+        let asked = req.body().get(8..12).and_then(|b| b.first_chunk());
+        let asked = asked.map_or(0, |b| u32::from_ne_bytes(*b));
+        self.reply(match ip.is_ipv4() && asked & FIB_MATCH == 0 {
+            true => way(req, port, (ip, who.cred.uid), &r),
+            false => route(req, 0, port, &r),
+        });
         Ok(())
     }
 
@@ -138,7 +144,7 @@ impl Netlink {
         if req.kind % 4 == 2 {
             return Ok(match req.kind {
                 RTM_GETLINK => self.get_link(req, port),
-                RTM_GETROUTE => self.get_route(req, port),
+                RTM_GETROUTE => self.get_route(who, req, port),
                 RTM_GETNSID => {
                     // NETNSA_NSID: none is assigned.
                     let b = Builder::new(RTM_NEWNSID, 0, req, port).bytes(&[0; 4]);
