@@ -40,14 +40,19 @@ impl Clock {
             _ => None,
         }
     }
-    /// Nanoseconds since the clock's epoch.
+    /// Its `clockid_t`.
     #[must_use]
-    pub fn now(self) -> i64 {
-        clock_nanos(match self {
+    pub const fn id(self) -> i32 {
+        match self {
             Clock::Monotonic => 1,
             Clock::Realtime => 0,
             Clock::Boottime => 7,
-        })
+        }
+    }
+    /// Nanoseconds since the clock's epoch.
+    #[must_use]
+    pub fn now(self) -> i64 {
+        clock_nanos(self.id())
     }
 }
 

@@ -55,6 +55,12 @@ impl TimerFd {
         }))
     }
 
+    /// Its `clockid_t`.
+    #[must_use]
+    pub fn clock_id(&self) -> i32 {
+        self.clock_id
+    }
+
     fn expired(&self, e: Expiry) {
         {
             let mut s = self.state.lock();

@@ -72,6 +72,10 @@ pub trait Platform: Send + Sync {
     fn host_vdso(&self) -> Option<u64> {
         None
     }
+    /// Whether [`AddressSpace::own_clocks`] can be had.
+    fn has_own_clocks(&self) -> bool {
+        true
+    }
     /// A descriptor that becomes readable when the platform can make no address spaces any more: a
     /// process that it needs has ended. The sandbox must end then.
     fn end(&self) -> Option<RawFd> {
@@ -174,6 +178,11 @@ pub trait AddressSpace: Send + Sync {
     /// told.
     fn cpu_nanos(&self) -> u64 {
         0
+    }
+    /// From here on the application asks the Sentry for the time of clocks that can be shifted: no
+    /// image of the host's answers. `EOPNOTSUPP` where that cannot be had.
+    fn own_clocks(&self) -> Result<()> {
+        Ok(())
     }
     /// Its fast paths; `None` where it has none.
     fn lanes(&self) -> Option<&dyn SpaceLanes> {

@@ -38,6 +38,9 @@ impl Platform for Ptrace {
     fn host_vdso(&self) -> Option<u64> {
         self.0.host_vdso
     }
+    fn has_own_clocks(&self) -> bool {
+        self.0.has_own_clocks()
+    }
     fn end(&self) -> Option<hostcall::RawFd> {
         Some(self.0.zygote_end.raw())
     }
@@ -87,6 +90,9 @@ impl AddressSpace for Space {
     }
     fn cpu_nanos(&self) -> u64 {
         self.0.cpu_nanos()
+    }
+    fn own_clocks(&self) -> Result<()> {
+        self.0.own_clocks()
     }
 }
 

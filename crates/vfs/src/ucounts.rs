@@ -34,6 +34,7 @@ pub enum Kind {
     NetNamespaces,
     MntNamespaces,
     CgroupNamespaces,
+    TimeNamespaces,
     InotifyInstances,
     InotifyWatches,
     EpollWatches,
@@ -156,7 +157,7 @@ const KMEM: i64 = 256 << 20;
 impl Limits {
     fn initial() -> Limits {
         let l = Limits::none();
-        for k in 0..=Kind::CgroupNamespaces as usize {
+        for k in 0..=Kind::TimeNamespaces as usize {
             l.0[k].store(NAMESPACES, Ordering::Relaxed);
         }
         l.set(Kind::InotifyInstances, 128);

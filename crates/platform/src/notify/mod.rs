@@ -49,6 +49,9 @@ impl Platform for Notify {
     fn host_vdso(&self) -> Option<u64> {
         self.0.host_vdso
     }
+    fn has_own_clocks(&self) -> bool {
+        self.0.has_own_clocks()
+    }
     fn end(&self) -> Option<hostcall::RawFd> {
         Some(self.0.zygote_end.raw())
     }
@@ -94,6 +97,9 @@ impl AddressSpace for Space {
     }
     fn cpu_nanos(&self) -> u64 {
         self.0.cpu_nanos()
+    }
+    fn own_clocks(&self) -> Result<()> {
+        self.0.own_clocks()
     }
     fn lanes(&self) -> Option<&dyn SpaceLanes> {
         (self.0.factory.lanes != Lanes::None).then_some(self)

@@ -61,6 +61,8 @@ pub struct Factory {
     pub(super) resting: AtomicU32,
     /// Where the host's vDSO is in every stub process.
     pub host_vdso: Option<u64>,
+    /// What stands there where clocks are a program's own.
+    pub(super) slow_image: Option<super::clocks::SlowImage>,
     /// Which call sites' lanes there are.
     pub lanes: Lanes,
     /// Who spins for a mailbox.
@@ -152,6 +154,7 @@ impl Factory {
             pool: crate::process::recycle::Pool::default(),
             resting: AtomicU32::new(0),
             host_vdso: crate::process::zygote::moved_vdso(&vdso),
+            slow_image: super::clocks::slow_image(&vdso, super::zygote::moved_vdso(&vdso)),
             lanes: lanes.possible(),
             spinners: Arc::new(Spinners::new(host::cpu_count(), may_spin)),
         }))
@@ -254,6 +257,7 @@ impl Factory {
             offers: Mutex::new(Offers::None),
             offers_ended: AtomicBool::new(false),
             counts_ended: AtomicBool::new(false),
+            slow_clocks: AtomicBool::new(false),
         };
         p.start_service()?;
         Ok(p)

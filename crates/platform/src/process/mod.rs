@@ -21,6 +21,7 @@
 //!   may hide the word that is waited for), and others start theirs meanwhile. `Process::spawner`
 //!   is, while the spawner clones: other threads of the same program wait for it.
 
+mod clocks;
 mod factory;
 mod filters;
 pub mod kick;
@@ -163,6 +164,8 @@ pub struct Process {
     ended_by_host: AtomicBool,
     /// CPU time that earlier programs used.
     cpu_before: AtomicU64,
+    /// Its clocks are its own ([`clocks`]).
+    slow_clocks: AtomicBool,
     /// Its patched call sites. Changed by the holder of the memory manager's lock only.
     sites: Mutex<Arc<Sites>>,
     /// How often they have changed; changed under `sites`.
@@ -230,7 +233,9 @@ impl Process {
 
     /// Whether it has no application thread, and nobody has ended it.
     pub fn is_idle(&self) -> bool {
-        self.thread_count() == 0 && !self.dead.load(Ordering::Acquire)
+        let common =
+            !self.dead.load(Ordering::Acquire) && !self.slow_clocks.load(Ordering::Acquire);
+        self.thread_count() == 0 && common
     }
 
     /// See [`crate::AddressSpace::end`].

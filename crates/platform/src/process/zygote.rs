@@ -33,9 +33,9 @@ const HANDLED: [i32; 7] = [
 /// A piece of the host's vDSO or of its data.
 #[derive(Clone, Copy, Debug)]
 pub struct VdsoPiece {
-    start: u64,
-    len: u64,
-    is_code: bool,
+    pub(super) start: u64,
+    pub(super) len: u64,
+    pub(super) is_code: bool,
 }
 
 /// Where the host's vDSO and its data lie in this process.

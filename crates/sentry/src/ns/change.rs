@@ -8,10 +8,11 @@ use crate::cgroup::Cgroup;
 use crate::task::access::{By, may_access};
 use crate::task::{Context, Task};
 use abi::Result;
-use abi::errno::{EINVAL, EPERM};
+use abi::errno::{EINVAL, EPERM, EUSERS};
 use abi::linux::{
     CLONE_FILES, CLONE_FS, CLONE_NEWCGROUP, CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWNS, CLONE_NEWPID,
-    CLONE_NEWUSER, CLONE_NEWUTS, CLONE_SIGHAND, CLONE_SYSVSEM, CLONE_THREAD, CLONE_VM,
+    CLONE_NEWTIME, CLONE_NEWUSER, CLONE_NEWUTS, CLONE_SIGHAND, CLONE_SYSVSEM, CLONE_THREAD,
+    CLONE_VM,
 };
 use std::sync::Arc;
 use vfs::ucounts::Kind;
@@ -19,7 +20,8 @@ use vfs::userns::UserNs;
 use vfs::{Caps, Credentials, MountNamespace};
 
 /// The flags of namespaces that an [`NsProxy`] holds.
-const IN_PROXY: u32 = CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWNET | CLONE_NEWPID | CLONE_NEWCGROUP;
+const IN_PROXY: u32 =
+    CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWNET | CLONE_NEWPID | CLONE_NEWCGROUP | CLONE_NEWTIME;
 /// All of them.
 const ALL: u32 = IN_PROXY | CLONE_NEWNS | CLONE_NEWUSER;
 
@@ -106,6 +108,13 @@ pub fn copy(
     }
     if flags & CLONE_NEWCGROUP != 0 {
         new.cgroup = Ns::new(id(Kind::CgroupNamespaces)?, user, group.clone());
+    }
+    if flags & CLONE_NEWTIME != 0 {
+        if !kernel.platform.has_own_clocks() {
+            return Err(EINVAL);
+        }
+        let offsets = old.time_for_children.copy();
+        new.time_for_children = Ns::new(id(Kind::TimeNamespaces)?, user, offsets);
     }
     Ok(Arc::new(new))
 }
@@ -227,8 +236,15 @@ impl Set {
                 self.admin(cx, &n.user)?;
                 self.proxy.cgroup = n.clone();
             }
-            // There is one.
-            NsRef::Time => self.admin(cx, &UserNs::default())?,
+            NsRef::Time(n) => {
+                // The memory has one time.
+                if !is_alone(cx) {
+                    return Err(EUSERS);
+                }
+                self.admin(cx, &n.user)?;
+                self.proxy.time = n.clone();
+                self.proxy.time_for_children = n.clone();
+            }
         }
         Ok(())
     }
@@ -256,7 +272,7 @@ pub fn setns(cx: &Context, target: &Target, flags: u32) -> Result<()> {
             set.add(cx, n)?;
         }
         Target::Of(t) => {
-            if flags == 0 || flags & !(ALL | NsRef::Time.clone_flag()) != 0 {
+            if flags == 0 || flags & !ALL != 0 {
                 return Err(EINVAL);
             }
             may_access(cx, t, By::Real)?;
@@ -269,12 +285,15 @@ pub fn setns(cx: &Context, target: &Target, flags: u32) -> Result<()> {
                 NsRef::Pid(t.pid.ns.clone()),
                 NsRef::Cgroup(ns.cgroup.clone()),
                 NsRef::Net(ns.net.clone()),
-                NsRef::Time,
+                NsRef::Time(ns.time.clone()),
             ];
             for n in all.iter().filter(|n| n.clone_flag() & flags != 0) {
                 set.add(cx, n)?;
             }
         }
+    }
+    if !Arc::ptr_eq(&set.proxy.time, &cx.ns().time) {
+        super::time::enter(cx, &set.proxy.time)?;
     }
     if let Some(m) = set.mnt {
         cx.fs().set_ns(&m);

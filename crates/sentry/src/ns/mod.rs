@@ -8,6 +8,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`pid`] | pid namespaces: numbers, the end of process 1 |
+//! | [`time`] | what is added to clocks |
 //! | [`uts`] | host and domain names |
 //! | [`nsfs`] | namespaces as files: `/proc/PID/ns`, their ioctls |
 //! | [`change`] | clone(2), unshare(2), setns(2) |
@@ -18,6 +19,7 @@
 pub mod change;
 pub mod nsfs;
 pub mod pid;
+pub mod time;
 pub mod uts;
 
 use crate::Kernel;
@@ -25,6 +27,7 @@ use parking_lot::RwLock;
 use pid::PidNs;
 use std::ops::Deref;
 use std::sync::Arc;
+use time::TimeNs;
 use uts::Uts;
 use vfs::userns::{NsId, UserNs};
 
@@ -98,13 +101,15 @@ pub struct NsProxy {
     pub cgroup: Arc<CgroupNs>,
     /// Where children go; the task's own is its `Pid`'s.
     pub pid_for_children: Arc<PidNs>,
+    pub time: Arc<TimeNs>,
+    pub time_for_children: Arc<TimeNs>,
 }
 
 impl NsProxy {
     /// The initial namespaces.
     #[must_use]
     pub fn initial(uts: Uts, net: Arc<net::NetNamespace>, cgroup: Arc<CgroupNs>) -> Arc<NsProxy> {
-        let root = UserNs::default();
+        let (root, time) = (UserNs::default(), time::initial());
         Arc::new(NsProxy {
             uts: Ns::new(NsId::initial(0xefff_fffe), &root, Names::new(uts)),
             ipc: Ns::new(
@@ -115,6 +120,8 @@ impl NsProxy {
             net: Ns::new(NsId::initial(0xf000_0041), &root, net),
             cgroup,
             pid_for_children: PidNs::initial(),
+            time: time.clone(),
+            time_for_children: time,
         })
     }
 }

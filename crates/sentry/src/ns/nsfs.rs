@@ -1,13 +1,14 @@
 //! Namespaces as files (`ioctl_ns(2)`): an open one, or a mount of one, keeps it alive.
 
 use super::pid::PidNs;
+use super::time::TimeNs;
 use super::{CgroupNs, IpcNs, NetNs, UtsNs};
 use crate::Task;
 use crate::task::task_of;
 use abi::errno::{EINVAL, ENOTTY, EPERM, ESRCH};
 use abi::linux::{
-    CLONE_NEWCGROUP, CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER,
-    CLONE_NEWUTS,
+    CLONE_NEWCGROUP, CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWTIME,
+    CLONE_NEWUSER, CLONE_NEWUTS,
 };
 use abi::{Result, Va};
 use std::any::Any;
@@ -21,8 +22,6 @@ use vfs::{Caller, FileType, MountNamespace, Path, Perm, Stat};
 
 /// `st_dev` of every namespace.
 const NSFS_DEV: u64 = 4;
-/// `CLONE_NEWTIME`.
-const CLONE_NEWTIME: u32 = 0x80;
 
 /// A namespace of any kind.
 #[derive(Clone)]
@@ -34,8 +33,7 @@ pub enum NsRef {
     Net(Arc<NetNs>),
     Mnt(Arc<MountNamespace>),
     Cgroup(Arc<CgroupNs>),
-    /// The only one.
-    Time,
+    Time(Arc<TimeNs>),
 }
 
 impl NsRef {
@@ -54,7 +52,8 @@ impl NsRef {
             b"net" => NsRef::Net(ns.net.clone()),
             b"mnt" => NsRef::Mnt(t.fs().ns()),
             b"cgroup" => NsRef::Cgroup(ns.cgroup.clone()),
-            b"time" | b"time_for_children" => NsRef::Time,
+            b"time" => NsRef::Time(ns.time.clone()),
+            b"time_for_children" => NsRef::Time(ns.time_for_children.clone()),
             _ => return None,
         })
     }
@@ -81,7 +80,7 @@ impl NsRef {
             NsRef::Net(n) => n.id.ino,
             NsRef::Mnt(n) => n.ino(),
             NsRef::Cgroup(n) => n.id.ino,
-            NsRef::Time => 0xefff_fffa,
+            NsRef::Time(n) => n.id.ino,
         }
     }
     #[must_use]
@@ -94,7 +93,7 @@ impl NsRef {
             NsRef::Net(_) => CLONE_NEWNET,
             NsRef::Mnt(_) => CLONE_NEWNS,
             NsRef::Cgroup(_) => CLONE_NEWCGROUP,
-            NsRef::Time => CLONE_NEWTIME,
+            NsRef::Time(_) => CLONE_NEWTIME,
         }
     }
     /// As its link shows it: `net:[4026531840]`.
@@ -108,7 +107,7 @@ impl NsRef {
             NsRef::Net(_) => "net",
             NsRef::Mnt(_) => "mnt",
             NsRef::Cgroup(_) => "cgroup",
-            NsRef::Time => "time",
+            NsRef::Time(_) => "time",
         };
         format!("{kind}:[{}]", self.ino())
     }
@@ -123,7 +122,7 @@ impl NsRef {
             NsRef::Net(n) => Some(n.user.clone()),
             NsRef::Mnt(n) => Some(n.user().clone()),
             NsRef::Cgroup(n) => Some(n.user.clone()),
-            NsRef::Time => Some(UserNs::default()),
+            NsRef::Time(n) => Some(n.user.clone()),
         }
     }
     /// The place in no tree that a magic link leads to.

@@ -144,7 +144,7 @@ fn futex(
     match cmd {
         FutexCmd::FUTEX_WAIT => wait_relative(cx, va, scope, val, arg4.nanos(cx)?),
         FutexCmd::FUTEX_WAIT_BITSET => {
-            let deadline = arg4.nanos(cx)?.and_then(|n| instant_of(clock.0, n));
+            let deadline = arg4.nanos(cx)?.and_then(|n| deadline_of(cx, clock, n));
             futex::wait(cx, va, scope, val, val3, deadline).map(|()| 0)
         }
         FutexCmd::FUTEX_WAKE => futex::wake(cx, va, scope, count, !0),
@@ -163,7 +163,7 @@ fn futex(
         }
         FutexCmd::FUTEX_UNLOCK_PI => futex::unlock_pi(cx, va, scope).map(|()| 0),
         FutexCmd::FUTEX_WAIT_REQUEUE_PI => {
-            let deadline = arg4.nanos(cx)?.and_then(|n| instant_of(clock.0, n));
+            let deadline = arg4.nanos(cx)?.and_then(|n| deadline_of(cx, clock, n));
             futex::wait_requeue_pi(cx, places, val, deadline).map(|()| 0)
         }
         FutexCmd::FUTEX_CMP_REQUEUE_PI => futex::requeue_pi(cx, places, (count, count2), val3),
@@ -226,7 +226,7 @@ fn wait_until(
 }
 
 fn lock_pi(cx: &Context, va: Va, scope: Scope, clock: ClockId, until: Timeout) -> SysResult {
-    let deadline = until.nanos(cx)?.and_then(|n| instant_of(clock.0, n));
+    let deadline = until.nanos(cx)?.and_then(|n| deadline_of(cx, clock, n));
     futex::lock_pi(cx, va, scope, futex::IfTaken::Wait(deadline)).map(|()| 0)
 }
 
@@ -284,6 +284,11 @@ pub(super) fn word(v: u64) -> Result<u32> {
 /// The most that one call waits for (`FUTEX_WAITV_MAX`).
 const WAITV_MAX: u32 = 128;
 
+/// The instant of an absolute time of the caller's.
+fn deadline_of(cx: &Context, clock: ClockId, nanos: i64) -> Option<Instant> {
+    instant_of(clock.0, cx.to_host(clock.0, nanos))
+}
+
 /// An absolute time of either clock (`futex2_setup_timeout`).
 fn deadline2(
     cx: &Context,
@@ -294,7 +299,7 @@ fn deadline2(
     if at.is_some() && !known.contains(&clock) {
         return Err(EINVAL);
     }
-    Ok(timespec_arg(cx, at)?.and_then(|n| instant_of(clock.0, n)))
+    Ok(timespec_arg(cx, at)?.and_then(|n| deadline_of(cx, clock, n)))
 }
 
 /// `futex_waitv(waiters, nr_futexes, flags, timeout, clockid)`.

@@ -47,6 +47,6 @@ fn setns(cx: &mut Context, fd: Fd, flags: NsFlags) -> SysResult {
 }
 
 calls! {
-    unshare: "no time namespaces",
-    setns: "time namespaces: one",
+    unshare,
+    setns,
 }

@@ -501,7 +501,7 @@ fn setpgid(cx: &mut Context, tid: Tid, pgid: Tid) -> SysResult {
 
 calls! {
     getpid,
-    clone: "no time namespaces",
+    clone,
     fork,
     vfork,
     execve,
@@ -517,7 +517,7 @@ calls! {
     exit_group,
     waitid,
     execveat,
-    clone3: "no time namespaces",
+    clone3,
 }
 
 #[cfg(test)]

@@ -71,8 +71,9 @@ fn getrandom(cx: &mut Context, buf: BytesOut, flags: RandomFlags) -> SysResult {
 
 fn sysinfo(cx: &mut Context, out: UserOut<[u64; 14]>) -> SysResult {
     let (total, free) = crate::fs::meminfo(&cx.kernel, &cx.task.group.container);
-    let up = (hostcall::time::clock_nanos(CLOCK_BOOTTIME as i32) - cx.kernel.boot)
-        / abi::time::NSEC_PER_SEC;
+    let boottime = CLOCK_BOOTTIME as i32;
+    let up = hostcall::time::clock_nanos(boottime) - cx.kernel.boot + cx.clock_offset(boottime);
+    let up = up / abi::time::NSEC_PER_SEC;
     let procs = cx.kernel.tasks.lock().task_count() as u64;
     let mut s = [0u64; 14];
     s[0] = up as u64;

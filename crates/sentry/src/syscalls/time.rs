@@ -79,9 +79,9 @@ fn read_clock(cx: &Context, clock: ClockId) -> Result<i64> {
         | ClockId::CLOCK_REALTIME_COARSE
         | ClockId::CLOCK_MONOTONIC_COARSE
         | ClockId::CLOCK_BOOTTIME
-        | ClockId::CLOCK_TAI => Ok(clock_nanos(clock.0)),
+        | ClockId::CLOCK_TAI => Ok(clock_nanos(clock.0) + cx.clock_offset(clock.0)),
         ClockId::CLOCK_REALTIME_ALARM => Ok(clock_nanos(0)),
-        ClockId::CLOCK_BOOTTIME_ALARM => Ok(clock_nanos(7)),
+        ClockId::CLOCK_BOOTTIME_ALARM => Ok(clock_nanos(7) + cx.clock_offset(7)),
         // A process is found by its thread's number, too, where it is its own.
         ClockId(id) if id < 0 && id & 4 == 0 && !(id >> 3) == cx.pid.own() => {
             let own = ClockId(id | !0 << 3);
@@ -227,6 +227,7 @@ fn clock_nanosleep(
     }
     let ns = wanted.read(&cx.mm())?.to_nanos().ok_or(EINVAL)?;
     if flags.contains(TimerFlags::TIMER_ABSTIME) {
+        let ns = cx.to_host(clock.0, ns);
         sleep_until(cx, instant_of(clock.0, ns)).map_err(|_| ERESTARTNOHAND)?;
         return Ok(0);
     }
@@ -486,6 +487,14 @@ fn timer_create(
     Ok(0)
 }
 
+/// An absolute time that a timer is set to, as the host has it: what is over is not nothing.
+pub(super) fn timer_value(cx: &Context, clock: i32, value: i64) -> i64 {
+    match value {
+        0 => 0,
+        n => cx.to_host(clock, n).max(1),
+    }
+}
+
 /// `timer_settime(id, flags, new, old)`.
 fn timer_settime(
     cx: &mut Context,
@@ -495,13 +504,18 @@ fn timer_settime(
     old: Option<UserOut<ItimerSpec>>,
 ) -> SysResult {
     let mm = cx.mm();
-    let new = new.read(&mm)?.setting()?;
+    let mut new = new.read(&mm)?.setting()?;
     let t = cx.group.timers.posix(id)?;
     let from = if flags.contains(TimerFlags::TIMER_ABSTIME) {
         From::Epoch
     } else {
         From::Now
     };
+    if from == From::Epoch
+        && let Some(clock) = t.host_clock()
+    {
+        new.value = timer_value(cx, clock.id(), new.value);
+    }
     let before = t.set(new, from)?;
     if let Some(old) = old {
         old.write(&mm, &ItimerSpec::of(before))?;

@@ -3,7 +3,7 @@
 use super::SysResult;
 use super::args::*;
 use super::descriptors::install;
-use super::time::ItimerSpec;
+use super::time::{ItimerSpec, timer_value};
 use crate::task::Context;
 use abi::errno::{EINVAL, EPERM};
 use abi::linux::O_RDWR;
@@ -43,12 +43,16 @@ fn timerfd_settime(
     old: Option<UserOut<ItimerSpec>>,
 ) -> SysResult {
     let mm = cx.mm();
-    let new = new.read(&mm)?.setting()?;
+    let mut new = new.read(&mm)?.setting()?;
     if !SetTimeFlags::all().contains(flags) {
         return Err(EINVAL);
     }
     let f = fd.file(cx)?;
-    let before = f.ops::<TimerFd>().ok_or(EINVAL)?.set(new, flags.bits())?;
+    let t = f.ops::<TimerFd>().ok_or(EINVAL)?;
+    if flags.contains(SetTimeFlags::TFD_TIMER_ABSTIME) {
+        new.value = timer_value(cx, t.clock_id(), new.value);
+    }
+    let before = t.set(new, flags.bits())?;
     if let Some(old) = old {
         old.write(&mm, &ItimerSpec::of(before))?;
     }

@@ -53,6 +53,8 @@ bitflags! {
         const CLONE_NEWUSER = CLONE_NEWUSER as u64;
         const CLONE_NEWPID = CLONE_NEWPID as u64;
         const CLONE_NEWNET = CLONE_NEWNET as u64;
+        /// Of clone3(2) alone: in clone(2) it is a part of the signal.
+        const CLONE_NEWTIME = CLONE_NEWTIME as u64;
         const CLONE_IO = CLONE_IO as u64;
         const CLONE_CLEAR_SIGHAND = CLONE_CLEAR_SIGHAND;
         const CLONE_INTO_CGROUP = CLONE_INTO_CGROUP;
@@ -169,7 +171,11 @@ fn prepare(cx: &mut Context, a: &CloneArgs, parent_mm: &Arc<mm::Mm>) -> Result<P
         None => None,
     };
     let kernel = cx.kernel.clone();
-    let new = crate::ns::change::fresh(cx, a.flags.bits() as u32)?;
+    let mut new = crate::ns::change::fresh(cx, a.flags.bits() as u32)?;
+    // Whoever shares memory stays in its time.
+    if !a.has(CloneFlags::CLONE_VM) {
+        new.proxy = new.proxy.with_childrens_time();
+    }
     let counted = super::quota::admit(cx, &kernel.tasks.lock(), &new.cred)?;
     // What does not come up in time (on a host without a free CPU) is gone to the platform, and a
     // process takes descriptors: clone(2) knows none of these errors.
@@ -191,7 +197,11 @@ fn prepare(cx: &mut Context, a: &CloneArgs, parent_mm: &Arc<mm::Mm>) -> Result<P
         };
         let space = kernel.platform.new_address_space().map_err(not_up)?;
         let ucounts = Some(new.cred.ucounts());
-        parent_mm.fork(space, writers, ucounts).map_err(not_up)?
+        let mm = parent_mm.fork(space, writers, ucounts).map_err(not_up)?;
+        if !new.proxy.time.is_initial() {
+            mm.address_space().own_clocks().map_err(not_up)?;
+        }
+        mm
     };
     let mut thread = mm.address_space().new_thread().map_err(not_up)?;
     child_state(cx, a, thread.as_mut())?;

@@ -214,6 +214,9 @@ pub fn exec(cx: &mut Context, req: ExecRequest) -> Result<()> {
         raise,
     } = build(&cx.task, &req, || {
         let space = cx.kernel.platform.new_address_space()?;
+        if !cx.ns().time_for_children.is_initial() {
+            space.own_clocks()?;
+        }
         let mm = Mm::new(cx.group.container.clas.clone(), space);
         mm.charge_to(cx.cred().ucounts());
         mm.set_bounds(*cx.group.memory.lock());
@@ -235,6 +238,9 @@ pub fn exec(cx: &mut Context, req: ExecRequest) -> Result<()> {
     super::exit::clear_child_tid(&cx.task);
     // The vfork parent's memory stays; our own goes.
     let old = install(cx, mm, &raise);
+    if cx.ns().changes_time() {
+        cx.task.set_ns(cx.ns().with_childrens_time());
+    }
     cx.kernel.account_space(&cx.task, &old);
     cx.replace_thread(thread);
     old.forget_thread();

@@ -30,8 +30,8 @@ const POSIX_MAX: usize = 4096;
 /// ([`Timers::delivered`]); what expired meanwhile is the overrun.
 pub struct PosixTimer {
     timer: Timer,
-    /// The CPU clock that it follows.
-    clock: Option<CpuClock>,
+    /// The clock that it follows.
+    clock: TimerClock,
     /// Expirations beyond the one whose signal was delivered.
     pub overrun: AtomicU64,
     notify: Notify,
@@ -47,7 +47,15 @@ pub enum TimerClock {
 
 impl PosixTimer {
     fn is_lost(&self) -> bool {
-        self.clock.as_ref().is_some_and(CpuClock::is_lost)
+        matches!(&self.clock, TimerClock::Cpu(c) if c.is_lost())
+    }
+    /// The host's clock that it follows, if it follows one.
+    #[must_use]
+    pub fn host_clock(&self) -> Option<Clock> {
+        match self.clock {
+            TimerClock::Host(c) => Some(c),
+            TimerClock::Cpu(_) => None,
+        }
     }
     /// `timer_settime(2)`: gives the old setting. `ESRCH` where whose CPU time it follows is no
     /// more.
@@ -273,9 +281,9 @@ impl Timers {
                 Rearm::Now
             }
         };
-        let (timer, clock) = match clock {
-            TimerClock::Host(c) => (Timer::new(&task.kernel.timers, c, expired), None),
-            TimerClock::Cpu(c) => (c.timer(expired), Some(c)),
+        let timer = match &clock {
+            TimerClock::Host(c) => Timer::new(&task.kernel.timers, *c, expired),
+            TimerClock::Cpu(c) => c.timer(expired),
         };
         let overrun = AtomicU64::new(0);
         let t = PosixTimer {

@@ -29,6 +29,40 @@ pub(super) fn text(
     })
 }
 
+/// What tells of the time since the start, by the clock of its opener.
+struct TimedFile {
+    kernel: Weak<Kernel>,
+    make: fn(&Kernel, i64) -> String,
+    /// What the opener's time namespace adds to CLOCK_BOOTTIME.
+    shift: i64,
+}
+
+impl TimedFile {
+    fn new(k: &Arc<Kernel>, make: fn(&Kernel, i64) -> String) -> TimedFile {
+        TimedFile {
+            kernel: Arc::downgrade(k),
+            make,
+            shift: 0,
+        }
+    }
+}
+
+impl DynFile for TimedFile {
+    fn generate(&self, _: &File) -> abi::Result<Vec<u8>> {
+        let k = self.kernel.upgrade();
+        let text = k.map(|k| (self.make)(&k, self.shift));
+        Ok(text.unwrap_or_default().into_bytes())
+    }
+    fn bound(&self, cx: &Caller<'_>) -> abi::Result<Option<Arc<dyn DynFile>>> {
+        let opener = crate::task::task_of(cx.task);
+        Ok(Some(Arc::new(TimedFile {
+            kernel: self.kernel.clone(),
+            shift: opener.map_or(0, |t| t.clock_offset(CLOCK_BOOTTIME as i32)),
+            ..*self
+        })))
+    }
+}
+
 /// What a task sees of keys.
 #[derive(Clone, Copy)]
 struct KeyFile(fn(&keys::Act<'_>) -> Vec<u8>);
@@ -95,12 +129,12 @@ pub fn files(k: &Arc<Kernel>, c: &Arc<Container>) -> StaticDir {
         .text("modules", "")
         .link("mounts", "self/mounts")
         .link("net", "self/net")
-        .file("stat", text(k, stat))
+        .file("stat", TimedFile::new(k, stat))
         .file(
             "swaps",
             text(k, move |_| swaps(swap_of.upgrade().as_deref())),
         )
-        .file("uptime", text(k, uptime))
+        .file("uptime", TimedFile::new(k, uptime))
         .text(
             "version",
             format!("Linux version {RELEASE} (cloister) {VERSION}\n"),
@@ -162,8 +196,8 @@ pub fn net(ns: &Arc<NetNs>, cpus: u32) -> StaticDir {
         .fold(dir, |d, name| d.file(name, OfRoot(ns.clone(), name)))
 }
 
-fn uptime(k: &Kernel) -> String {
-    let up = (clock_nanos(CLOCK_BOOTTIME as i32) - k.boot) as f64 / 1e9;
+fn uptime(k: &Kernel, shift: i64) -> String {
+    let up = (clock_nanos(CLOCK_BOOTTIME as i32) - k.boot + shift) as f64 / 1e9;
     format!("{up:.2} {:.2}\n", up * f64::from(k.cpus))
 }
 
@@ -326,12 +360,12 @@ fn meminfo(k: &Kernel, c: &Container) -> String {
     s
 }
 
-fn stat(k: &Kernel) -> String {
+fn stat(k: &Kernel, shift: i64) -> String {
     let l = k.tasks.lock();
     let n = l.task_count();
     drop(l);
-    let boot = (clock_nanos(CLOCK_REALTIME as i32) - (clock_nanos(CLOCK_BOOTTIME as i32) - k.boot))
-        / abi::time::NSEC_PER_SEC;
+    let up = clock_nanos(CLOCK_BOOTTIME as i32) - k.boot + shift;
+    let boot = (clock_nanos(CLOCK_REALTIME as i32) - up) / abi::time::NSEC_PER_SEC;
     let up = (clock_nanos(CLOCK_BOOTTIME as i32) - k.boot) / 10_000_000;
     let mut s = format!("cpu  0 0 0 {} 0 0 0 0 0 0\n", up * i64::from(k.cpus));
     for c in 0..k.cpus {

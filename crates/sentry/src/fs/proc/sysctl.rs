@@ -473,6 +473,7 @@ impl DynFile for MessageQueues {
 fn user() -> StaticDir {
     StaticDir::new()
         .file("max_cgroup_namespaces", UserLimit(Kind::CgroupNamespaces))
+        .file("max_time_namespaces", UserLimit(Kind::TimeNamespaces))
         .file("max_inotify_instances", UserLimit(Kind::InotifyInstances))
         .file("max_inotify_watches", UserLimit(Kind::InotifyWatches))
         .file("max_ipc_namespaces", UserLimit(Kind::IpcNamespaces))

@@ -6,6 +6,7 @@ use crate::task::list::Ended;
 use crate::task::signal::{SIG_DFL, SIG_IGN};
 use crate::task::{Task, ThreadGroup, limits};
 use abi::Result;
+use abi::linux::CLOCK_BOOTTIME;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -79,7 +80,9 @@ pub(super) fn stat(me: &Subject) -> Result<Vec<u8>> {
         _ => (0, 0, mm::Layout::default()),
     };
     let nice = told.nice;
-    let start = (told.start - k.boot).max(0) / 10_000_000;
+    let reader = me.reader.upgrade();
+    let shift = reader.map_or(0, |t| t.clock_offset(CLOCK_BOOTTIME as i32));
+    let start = (told.start - k.boot + shift).max(0) / 10_000_000;
     let rsslim = g.limits.lock().0[limits::RSS].current;
     let mask = told.mask.0;
     let pending = t.as_ref().map_or(0, |t| t.pending.bits().0);

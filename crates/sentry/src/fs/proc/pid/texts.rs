@@ -56,6 +56,15 @@ impl About {
             None => ns.set_setgroups(data),
         }
     }
+    /// `timens_offsets_write`: of the namespace of the process's children.
+    fn set_time_offsets(&self, file: &File, data: &[u8]) -> Result<usize> {
+        // (A write moves no position.)
+        if data.len() >= abi::PAGE_SIZE as usize {
+            return Err(EINVAL);
+        }
+        let ns = self.me.task()?.ns().time_for_children.clone();
+        ns.set(data, || file.cred.has_in(&ns.user, Caps::SYS_TIME))
+    }
     /// `comm_write`: a process names its own threads only.
     fn set_comm(&self, name: &[u8]) -> Result<()> {
         let t = self.me.task()?;
@@ -159,6 +168,9 @@ impl DynFile for About {
             self.set_id_map(file, map, data)?;
             return Ok(data.len());
         }
+        if self.entry.0 == "timens_offsets" {
+            return self.set_time_offsets(file, data);
+        }
         let text = std::str::from_utf8(data).map_err(|_| EINVAL)?.trim_end();
         match self.entry.0 {
             "comm" => self.set_comm(text.as_bytes())?,
@@ -225,6 +237,9 @@ pub(super) static FILES: &[Entry] = &[
     ("stat", 0o444, For::All, stat),
     ("statm", 0o444, For::All, statm),
     ("status", 0o444, For::All, status),
+    ("timens_offsets", 0o644, For::All, |s| {
+        Ok(s.task()?.ns().time_for_children.text().into_bytes())
+    }),
     ("timerslack_ns", 0o666, For::All, timer_slack),
     ("uid_map", 0o644, For::All, |s| id_map(s, IdKind::User)),
     ("wchan", 0o444, For::All, |_| Ok(b"0".to_vec())),
