@@ -3,6 +3,9 @@
 #define AREA "cgroups"
 #include "check.h"
 #include <linux/sched.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/inotify.h>
 #include <sys/mount.h>
 
 static char path[256];
@@ -391,7 +394,244 @@ static void pids(void)
 	done();
 }
 
+/* What poll(2) says of a file, of what is told of changes: after a moment. */
+static int told(int fd, int wait)
+{
+	struct pollfd p = { fd, POLLIN | POLLPRI };
+	struct pollfd changed = { fd, POLLPRI };
+	poll(&changed, 1, wait);
+	poll(&p, 1, 0);
+	return p.revents;
+}
+
+static int reread(int fd)
+{
+	char b[256];
+	return pread(fd, b, sizeof b, 0) > 0;
+}
+
+static int modified(int ino)
+{
+	char b[4096];
+	int n = read(ino, b, sizeof b), all = 0;
+	for (char *e = b; n > 0 && e < b + n; e += sizeof(struct inotify_event) + ((struct inotify_event *)e)->len)
+		all |= ((struct inotify_event *)e)->mask & IN_MODIFY;
+	return all;
+}
+
+/* cgroup.events tells when it changes: by poll, by epoll, by inotify. */
+static void changes(void)
+{
+	if (geteuid() || !ready())
+		return;
+	T(mkdir(at("a"), 0755));
+	int fd = open(at("a/cgroup.events"), O_RDONLY), above = open(at("cgroup.events"), O_RDONLY);
+	int other = open(at("a/cgroup.procs"), O_RDONLY);
+	T(told(fd, 0));
+	Y(reread(fd) && reread(above) && told(above, 0) == POLLIN);
+	T(told(fd, 0));
+	T(told(other, 0));
+	reread(other);
+	int ino = inotify_init1(IN_NONBLOCK);
+	Y(inotify_add_watch(ino, at("a/cgroup.events"), IN_MODIFY) > 0);
+	int ep = epoll_create1(0);
+	struct epoll_event e = { EPOLLPRI | EPOLLET, { .u32 = 7 } };
+	T(epoll_ctl(ep, EPOLL_CTL_ADD, fd, &e));
+	pid_t p = child();
+	T(setn("a/cgroup.procs", p));
+	T(told(fd, 1000));
+	T(told(above, 1000));
+	ms(50);
+	Y(modified(ino) == IN_MODIFY);
+	T(epoll_wait(ep, &e, 1, 1000));
+	T(e.events);
+	Y(reread(fd));
+	T(told(fd, 0));
+	/* A second process changes nothing, nor does its end. */
+	ms(50);
+	pid_t q = child();
+	T(setn("a/cgroup.procs", q));
+	kill(q, SIGKILL);
+	waitpid(q, NULL, 0);
+	ms(50);
+	T(told(fd, 0));
+	Y(modified(ino) == 0);
+	T(set("a/cgroup.freeze", "1"));
+	T(told(fd, 1000));
+	ms(50);
+	reread(fd);
+	T(told(fd, 0));
+	T(set("a/cgroup.freeze", "0"));
+	T(told(fd, 1000));
+	ms(50);
+	reread(fd);
+	kill(p, SIGKILL);
+	waitpid(p, NULL, 0);
+	T(told(fd, 1000));
+	Y(modified(ino) == IN_MODIFY);
+	T(told(other, 0));
+	char b[256] = "";
+	pread(fd, b, 255, 0);
+	bytes("events", b, strlen(b));
+	close(fd), close(above), close(other), close(ino), close(ep);
+	T(rmdir(at("a")));
+	done();
+}
+
+/* Milliseconds of cpu.stat. */
+static long used(const char *dir)
+{
+	char name[64];
+	sprintf(name, "%scpu.stat", dir);
+	const char *t = get(name);
+	return strncmp(t, "usage_usec ", 11) ? -1 : atol(t + 11) / 1000;
+}
+
+static void burn(int milliseconds)
+{
+	struct timespec t;
+	do {
+		for (volatile int i = 0; i < 1000000; i++)
+			;
+		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	} while (t.tv_sec * 1000 + t.tv_nsec / 1000000 < milliseconds);
+}
+
+static int near(long n, long want)
+{
+	return n >= want - 20 && n <= want + 60;
+}
+
+/* CPU time counts for the group in which it was used, and for those above, also after the end of who used it. */
+static void cpu(void)
+{
+	if (geteuid() || !ready())
+		return;
+	T(mkdir(at("a"), 0755));
+	T(mkdir(at("a/b"), 0755));
+	T(access(at("a/cpu.max"), F_OK));
+	Y(used("a/") == 0);
+	int go[2], st;
+	T(pipe(go));
+	pid_t p = fork();
+	if (p == 0) {
+		char c;
+		read(go[0], &c, 1);
+		burn(200);
+		read(go[0], &c, 1);
+		burn(300);
+		_exit(0);
+	}
+	T(setn("a/b/cgroup.procs", p));
+	write(go[1], "x", 1);
+	for (int i = 0; i < 500 && used("a/b/") < 195; i++)
+		ms(10);
+	Y(near(used("a/b/"), 200) && near(used("a/"), 200) && near(used(""), 200));
+	T(setn("a/cgroup.procs", p));
+	write(go[1], "x", 1);
+	waitpid(p, &st, 0);
+	Y(near(used("a/b/"), 200));
+	Y(near(used("a/"), 300));
+	T(rmdir(at("a/b")));
+	Y(near(used("a/"), 300) && near(used(""), 300));
+	T(rmdir(at("a")));
+	Y(near(used(""), 300));
+	done();
+}
+
+static int as(int uid, int (*f)(void))
+{
+	pid_t p = fork();
+	if (p == 0) {
+		if (setresgid(uid, uid, uid) || setresuid(uid, uid, uid))
+			_exit(99);
+		_exit(f() < 0 ? errno : 0);
+	}
+	int st;
+	waitpid(p, &st, 0);
+	return WEXITSTATUS(st);
+}
+
+static int makes(void)
+{
+	return mkdir(at("a/theirs"), 0755);
+}
+static int joins(void)
+{
+	return setn("a/theirs/cgroup.procs", 0);
+}
+static int enters(void)
+{
+	return setn("a/cgroup.procs", 0);
+}
+static int freezes(void)
+{
+	return set("a/cgroup.freeze", "0");
+}
+static int gives(void)
+{
+	return chown(at("a/theirs"), 0, -1);
+}
+static int opens_up(void)
+{
+	return chmod(at("a/theirs/cgroup.procs"), 0666);
+}
+static int removes(void)
+{
+	return rmdir(at("a/theirs"));
+}
+
+/* A subtree is handed to a user by chown(2), as cgroup-v2.rst's delegation has it. */
+static void delegation(void)
+{
+	if (geteuid() || !ready())
+		return;
+	T(mkdir(at("a"), 0755));
+	T(as(1000, makes));
+	T(chown(at("a"), 1000, 1000));
+	T(chown(at("a/cgroup.procs"), 1000, 1000));
+	T(chown(at("a/cgroup.subtree_control"), 1000, -1));
+	struct stat st;
+	T(stat(at("a"), &st));
+	T(st.st_mode);
+	T(st.st_uid);
+	T(st.st_gid);
+	T(stat(at("a/cgroup.subtree_control"), &st));
+	T(st.st_mode);
+	T(st.st_uid);
+	T(st.st_gid);
+	T(as(1000, makes));
+	T(stat(at("a/theirs/cgroup.freeze"), &st));
+	T(st.st_mode);
+	T(st.st_uid);
+	T(st.st_gid);
+	/* Who comes from outside must be let in by the group above both. */
+	T(as(1000, enters));
+	T(as(1000, joins));
+	T(as(1000, freezes));
+	T(as(1000, gives));
+	T(as(1000, opens_up));
+	T(stat(at("a/theirs/cgroup.procs"), &st));
+	T(st.st_mode);
+	T(chmod(at("a"), 0700));
+	T(stat(at("a"), &st));
+	T(st.st_mode);
+	T(as(1001, removes));
+	T(as(1000, removes));
+	T(chmod(at("a/cgroup.events"), 0400));
+	T(stat(at("a/cgroup.events"), &st));
+	T(st.st_mode);
+	T(rmdir(at("a")));
+	T(mkdir(at("a"), 0755));
+	T(stat(at("a"), &st));
+	T(st.st_mode);
+	T(st.st_uid);
+	T(rmdir(at("a")));
+	done();
+}
+
 static const struct check list[] = {
 	CHECK(tree), CHECK(moving), CHECK(born_into), CHECK(killing), CHECK(freezing), CHECK(namespace), CHECK(pids),
+	CHECK(changes), CHECK(cpu), CHECK(delegation),
 };
 MAIN(list)

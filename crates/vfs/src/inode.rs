@@ -78,6 +78,8 @@ pub trait Inode: Any + Send + Sync {
     fn stat(&self) -> Result<Stat>;
     /// What the VFS hangs on every inode.
     fn ext(&self) -> &InodeExt;
+    /// Somebody watches it, through this. For files that change by other means than the VFS's.
+    fn is_watched_by(&self, _w: &Arc<dyn Watcher>) {}
     /// The user charged for the descriptor of the host that it holds; `None` where it holds none
     /// ([`crate::ucounts::Kind::HostFiles`]).
     fn host_user(&self) -> Option<Arc<crate::ucounts::Ucounts>> {

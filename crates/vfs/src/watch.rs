@@ -30,8 +30,9 @@ const IN_ISDIR: u32 = 0x4000_0000;
 /// The watcher of the file at `p`, made by `make` if it has none. The file stays in memory from now
 /// on, so that its watches do.
 pub fn watcher<T: Watcher>(p: &Path, make: impl FnOnce() -> Arc<T>) -> Result<Option<Arc<T>>> {
-    let ext = p.inode()?.ext();
-    let w = ext.watcher.get_or_init(|| make()).clone();
+    let inode = p.inode()?;
+    let w = inode.ext().watcher.get_or_init(|| make()).clone();
+    inode.is_watched_by(&w);
     p.mnt.sb().keep_watched(&p.dentry);
     let any: Arc<dyn Any + Send + Sync> = w;
     Ok(any.downcast().ok())

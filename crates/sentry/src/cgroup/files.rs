@@ -11,7 +11,9 @@ use std::any::Any;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use vfs::file::File;
+use vfs::fs::Notice;
 use vfs::fs::dynamic::{DynDir, DynEntry, DynFile, DynFs, DynInode, DynNode};
+use vfs::inode::SetAttr;
 use vfs::mode::{Want, generic_permission};
 use vfs::{Caller, Caps, Credentials, FileType, Perm};
 
@@ -85,9 +87,7 @@ struct Kind {
 enum Place {
     Everywhere,
     NotRoot,
-    /// At the root of a container's tree, as at that of a cgroup namespace.
-    Root,
-    /// There, and where this controller is.
+    /// At the root of a container's tree, as at that of a cgroup namespace, and where this controller is.
     RootAnd(Controls),
 }
 
@@ -95,6 +95,9 @@ const PIDS: Place = Place::RootAnd(Controls::PIDS);
 const MEMORY: Place = Place::RootAnd(Controls::MEMORY);
 const CPU: Place = Place::RootAnd(Controls::CPU);
 const CPUSET: Place = Place::RootAnd(Controls::CPUSET);
+
+/// The name of the directory itself, of which files have none.
+const DIRECTORY: &str = "";
 
 const fn kind(name: &'static str, mode: u32, place: Place) -> Kind {
     Kind { name, mode, place }
@@ -113,7 +116,7 @@ const KINDS: &[Kind] = &[
     kind("cgroup.threads", 0o644, Place::Everywhere),
     kind("cgroup.type", 0o644, Place::NotRoot),
     kind("cpu.max", 0o644, CPU),
-    kind("cpu.stat", 0o444, Place::Root),
+    kind("cpu.stat", 0o444, Place::Everywhere),
     kind("cpu.weight", 0o644, CPU),
     kind("cpuset.cpus", 0o644, CPUSET),
     kind("cpuset.cpus.effective", 0o444, CPUSET),
@@ -148,7 +151,6 @@ impl Kind {
         match self.place {
             Place::Everywhere => true,
             Place::NotRoot => !c.is_root(),
-            Place::Root => c.is_root(),
             Place::RootAnd(what) => c.controllers().contains(what),
         }
     }
@@ -156,11 +158,10 @@ impl Kind {
 
 impl DynDir for CgroupDir {
     fn perm(&self) -> Perm {
-        Perm {
-            mode: 0o755,
-            uid: self.group.uid,
-            gid: self.group.gid,
-        }
+        self.group.perm(DIRECTORY, 0o755)
+    }
+    fn set_attr(&self, a: &SetAttr) -> Result<()> {
+        self.group.set_perm(DIRECTORY, 0o755, a)
     }
     fn lookup(&self, _: &Caller<'_>, name: &[u8]) -> Result<DynNode> {
         let node = |group: Arc<Cgroup>| CgroupDir {
@@ -300,21 +301,19 @@ impl CgroupFile {
 /// namespace hides, and forbids nothing.)
 fn may_move(cred: &Credentials, from: &Cgroup, to: &Cgroup) -> Result<()> {
     let common = from.upwards().find(|c| to.is_below(c)).ok_or(ENOENT)?;
-    let perm = Perm {
-        mode: 0o644,
-        uid: common.uid,
-        gid: common.gid,
-    };
+    let perm = common.perm("cgroup.procs", 0o644);
     generic_permission(perm, FileType::Regular, cred, Want::WRITE)
 }
 
 impl DynFile for CgroupFile {
     fn perm(&self) -> Perm {
-        Perm {
-            mode: self.kind.mode,
-            uid: self.group.uid,
-            gid: self.group.gid,
-        }
+        self.group.perm(self.kind.name, self.kind.mode)
+    }
+    fn set_attr(&self, a: &SetAttr) -> Result<()> {
+        self.group.set_perm(self.kind.name, self.kind.mode, a)
+    }
+    fn notice(&self) -> Option<&Notice> {
+        Some(self.group.notices.of(self.kind.name))
     }
     fn bound(&self, cx: &Caller<'_>) -> Result<Option<Arc<dyn DynFile>>> {
         Ok(Some(Arc::new(CgroupFile {
@@ -335,6 +334,7 @@ impl DynFile for CgroupFile {
         }
         let p = &c.pids;
         let text = match self.kind.name {
+            "cpu.stat" => c.cpu_stat(&k),
             name if c.is_root() && !name.starts_with("cgroup.") => {
                 c.container_file(&k, &*self.opener()?, name)
             }

@@ -10,10 +10,8 @@
 //! Groups below the root have limits of their own ([`super::memory`], `pids.max`).
 
 use super::Cgroup;
-use crate::container::Container;
 use crate::{Kernel, Task};
 use config::Limits;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// The period of CPU time, microseconds, and the weight, where nothing is asked for.
@@ -120,7 +118,6 @@ impl Cgroup {
             "memory.swap.events" => "high 0\nmax 0\nfail 0\n".into(),
             "memory.swap.peak" => format!("{}\n", reader.group.container.clas.swap_peak()),
             "memory.peak" => format!("{}\n", reader.group.container.clas.stats().peak),
-            "cpu.stat" => cpu_stat(k, &reader.group.container),
             "pids.current" => format!("{}\n", p.current.load(Ordering::Relaxed)),
             "pids.peak" => format!("{}\n", p.peak.load(Ordering::Relaxed)),
             "pids.events" => format!("max {}\n", p.events.load(Ordering::Relaxed)),
@@ -182,21 +179,6 @@ pub(super) fn memory_stat(here: u64, files: u64, came: u64, went: u64) -> String
     // (Shared memory lies on the lists of anonymous pages.)
     let lists = format!("active_anon {here}\n");
     first + &zeros(&zero) + &shared + &lists + &zeros(&last) + &swap
-}
-
-/// CPU time of the container's processes that live.
-fn cpu_stat(k: &Kernel, c: &Arc<Container>) -> String {
-    let (mut user, mut system) = (0, 0);
-    for g in k.members(c) {
-        let cpu = k.cpu_time(&g);
-        user += cpu.user / 1000;
-        system += cpu.system / 1000;
-    }
-    format!(
-        "usage_usec {}\nuser_usec {user}\nsystem_usec {system}\n\
-         nr_periods 0\nnr_throttled 0\nthrottled_usec 0\nnr_bursts 0\nburst_usec 0\n",
-        user + system
-    )
 }
 
 #[cfg(test)]

@@ -28,10 +28,11 @@ pub mod memory;
 
 use self::memory::{Happened, Memory};
 use crate::ns::{CgroupNs, Ns};
+use crate::task::cpu::{Cpu, CpuSum};
 use crate::task::list::TaskList;
 use crate::{Kernel, ThreadGroup};
 use abi::Result;
-use abi::errno::{EAGAIN, EBUSY, EEXIST, EINVAL, ENODEV, ENOENT, EOPNOTSUPP};
+use abi::errno::{EAGAIN, EBUSY, EEXIST, EINVAL, ENODEV, ENOENT, EOPNOTSUPP, EPERM};
 use abi::signal::SIGKILL;
 use bitflags::bitflags;
 use clas::Clas;
@@ -39,6 +40,9 @@ use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use vfs::Perm;
+use vfs::fs::Notice;
+use vfs::inode::SetAttr;
 use vfs::ucounts::Kind;
 use vfs::userns::{NsId, UserNs};
 
@@ -95,9 +99,12 @@ pub struct Cgroup {
     pub id: u64,
     name: Vec<u8>,
     parent: Option<Arc<Cgroup>>,
-    /// Who made it, and owns its files.
-    pub uid: u32,
-    pub gid: u32,
+    /// Who made it, and owns its files unless chown(2) says otherwise.
+    uid: u32,
+    gid: u32,
+    /// Owners and modes that were set, by the file's name. A leaf lock.
+    perms: Mutex<BTreeMap<&'static str, Perm>>,
+    notices: Notices,
     inner: Mutex<Inner>,
     /// Live processes here and below.
     populated: AtomicUsize,
@@ -105,6 +112,8 @@ pub struct Cgroup {
     /// Groups below it; changed under [`Hierarchy::change`].
     descendants: AtomicU64,
     pids: Pids,
+    /// What processes used that ended in it or below, or that left.
+    cpu: CpuSum,
     /// `cpu.weight`, as it was written: the host divides its CPUs as it does. Atomic.
     weight: AtomicU64,
     /// The container's memory; set once for a tree's root, and the same below.
@@ -116,6 +125,36 @@ pub struct Cgroup {
     happened: Happened,
     /// Of a container's root group. A leaf lock.
     limits: Mutex<config::Limits>,
+}
+
+/// Files that tell when they change, and all others.
+#[derive(Default)]
+struct Notices {
+    /// `cgroup.events`.
+    state: Notice,
+    /// `memory.events`, `memory.events.local`, `memory.swap.events`.
+    memory: Notice,
+    own_memory: Notice,
+    swap: Notice,
+    /// `pids.events`, `pids.events.local`.
+    pids: Notice,
+    own_pids: Notice,
+    /// Nobody is told of these.
+    silent: Notice,
+}
+
+impl Notices {
+    fn of(&self, name: &str) -> &Notice {
+        match name {
+            "cgroup.events" => &self.state,
+            "memory.events" => &self.memory,
+            "memory.events.local" => &self.own_memory,
+            "memory.swap.events" => &self.swap,
+            "pids.events" => &self.pids,
+            "pids.events.local" => &self.own_pids,
+            _ => &self.silent,
+        }
+    }
 }
 
 struct Inner {
@@ -155,6 +194,8 @@ impl Cgroup {
             parent,
             uid,
             gid,
+            perms: Mutex::default(),
+            notices: Notices::default(),
             inner: Mutex::new(Inner {
                 children: BTreeMap::new(),
                 procs: BTreeSet::new(),
@@ -174,6 +215,7 @@ impl Cgroup {
                 events: AtomicU64::new(0),
                 own_events: AtomicU64::new(0),
             },
+            cpu: CpuSum::default(),
             weight: AtomicU64::new(limits::WEIGHT),
             clas,
             memory: Mutex::new(None),
@@ -291,8 +333,10 @@ impl Cgroup {
                     }
                 }
                 c.pids.own_events.fetch_add(1, Ordering::Relaxed);
+                c.notices.own_pids.tell();
                 for d in c.upwards() {
                     d.pids.events.fetch_add(1, Ordering::Relaxed);
+                    d.notices.pids.tell();
                 }
                 return Err(EAGAIN);
             }
@@ -309,15 +353,70 @@ impl Cgroup {
     fn enter(&self, tgid: i32) {
         self.inner.lock().procs.insert(tgid);
         for c in self.upwards() {
-            c.populated.fetch_add(1, Ordering::SeqCst);
+            if c.populated.fetch_add(1, Ordering::SeqCst) == 0 {
+                c.notices.state.tell();
+            }
         }
     }
     fn leave(&self, tgid: i32) {
         if self.inner.lock().procs.remove(&tgid) {
             for c in self.upwards() {
-                c.populated.fetch_sub(1, Ordering::SeqCst);
+                if c.populated.fetch_sub(1, Ordering::SeqCst) == 1 {
+                    c.notices.state.tell();
+                }
             }
         }
+    }
+    /// A process of it used so much that no group has counted.
+    pub fn add_cpu(&self, used: Cpu) {
+        for c in self.upwards() {
+            c.cpu.add(used);
+        }
+    }
+    /// `cpu.stat`.
+    fn cpu_stat(self: &Arc<Self>, k: &Kernel) -> String {
+        let mut sum = self.cpu.get();
+        for d in self.subtree() {
+            for g in Hierarchy::procs(k, &d) {
+                sum = sum + (k.cpu_time(&g) - *g.cpu_counted.lock());
+            }
+        }
+        let [user, system] = [sum.user, sum.system].map(|n| n / 1000);
+        let text = format!(
+            "usage_usec {}\nuser_usec {user}\nsystem_usec {system}\n",
+            user + system
+        );
+        // The host limits, and does not tell how often.
+        let limits = "nr_periods 0\nnr_throttled 0\nthrottled_usec 0\nnr_bursts 0\nburst_usec 0\n";
+        match self.controllers().contains(Controls::CPU) {
+            true => text + limits,
+            false => text,
+        }
+    }
+    /// A task of it stands still now, or goes on: who is to be frozen may be so now.
+    pub fn task_held(&self) {
+        for c in self.upwards().filter(|c| c.is_freezing()) {
+            c.notices.state.tell();
+        }
+    }
+    /// Owner and mode of the file of this name, which has `mode` unless chmod(2) says otherwise.
+    fn perm(&self, name: &str, mode: u32) -> Perm {
+        let (uid, gid) = (self.uid, self.gid);
+        let set = self.perms.lock().get(name).copied();
+        set.unwrap_or(Perm { mode, uid, gid })
+    }
+    fn set_perm(&self, name: &'static str, mode: u32, a: &SetAttr) -> Result<()> {
+        if a.mode.is_none() && a.uid.is_none() && a.gid.is_none() {
+            return Err(EPERM);
+        }
+        let old = self.perm(name, mode);
+        let new = Perm {
+            mode: a.mode.map_or(old.mode, |m| m & 0o7777),
+            uid: a.uid.unwrap_or(old.uid),
+            gid: a.gid.unwrap_or(old.gid),
+        };
+        self.perms.lock().insert(name, new);
+        Ok(())
     }
     fn is_freezing(&self) -> bool {
         self.freezers.load(Ordering::SeqCst) > 0
@@ -508,6 +607,7 @@ impl Hierarchy {
     /// Moves a process.
     pub fn migrate(&self, k: &Kernel, g: &Arc<ThreadGroup>, to: &Arc<Cgroup>) -> Result<()> {
         let _change = self.change();
+        let used = k.cpu_time(g);
         let l = k.tasks.lock();
         // One that has ended is nowhere any more.
         let Some(p) = l.process(g.tgid).filter(|p| p.zombie.is_none()) else {
@@ -519,6 +619,7 @@ impl Hierarchy {
         }
         to.may_hold()?;
         let n = 1 + p.threads.keys().filter(|t| **t != g.tgid).count() as i64;
+        from.add_cpu(g.count_cpu(used));
         from.leave(g.tgid);
         to.enter(g.tgid);
         to.charge(n);
@@ -562,6 +663,10 @@ impl Hierarchy {
                     t.kick();
                 }
             }
+        }
+        drop(l);
+        for d in &all {
+            d.notices.state.tell();
         }
     }
     /// Whether every process of a freezing group stands still.

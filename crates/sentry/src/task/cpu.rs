@@ -24,6 +24,17 @@ impl Cpu {
     }
 }
 
+impl std::ops::Sub for Cpu {
+    type Output = Cpu;
+    /// Not below zero: clocks of two moments may be read in the other order.
+    fn sub(self, o: Cpu) -> Cpu {
+        Cpu {
+            user: self.user.saturating_sub(o.user),
+            system: self.system.saturating_sub(o.system),
+        }
+    }
+}
+
 impl std::ops::Add for Cpu {
     type Output = Cpu;
     fn add(self, o: Cpu) -> Cpu {
@@ -122,6 +133,16 @@ impl TaskCpu {
     }
 }
 
+impl ThreadGroup {
+    /// Of so much that it has used by now, what its groups have not counted: they do now.
+    pub fn count_cpu(&self, used: Cpu) -> Cpu {
+        let mut counted = self.cpu_counted.lock();
+        let new = used - *counted;
+        *counted = *counted + new;
+        new
+    }
+}
+
 impl Kernel {
     /// Takes note of an ending thread's CPU time; called by the thread itself.
     pub fn account(&self, t: &Task) {
@@ -135,6 +156,11 @@ impl Kernel {
             let user = mm.address_space().cpu_nanos();
             t.group.cpu_ended.add(Cpu { user, system: 0 });
         }
+    }
+
+    /// The process has ended: its group keeps what it used.
+    pub fn account_group(&self, g: &ThreadGroup) {
+        g.cgroup().add_cpu(g.count_cpu(g.cpu_ended.get()));
     }
 
     /// CPU time of a process and its ended threads.

@@ -57,6 +57,7 @@ pub fn finish(mut cx: Context) {
     if kernel.tasks.lock().leave(&task) {
         group.timers.clear();
         kernel.account_space(&task, &mm);
+        kernel.account_group(&group);
     }
     // The application's thread ends before its number may be used again.
     drop(cx);

@@ -82,6 +82,9 @@ pub struct ThreadGroup {
     /// atomics.
     pub cpu_ended: super::cpu::CpuSum,
     pub cpu_children: super::cpu::CpuSum,
+    /// Of its CPU time, what its control groups have counted: those that it left, and the last at
+    /// its end. A leaf.
+    pub cpu_counted: Mutex<super::cpu::Cpu>,
     /// Keeps the program's file from being written. A leaf; what is taken out is dropped without
     /// it.
     pub exe_guard: Mutex<Vec<vfs::ops::open::ExecGuard>>,
@@ -136,6 +139,7 @@ impl ThreadGroup {
             exe: RwLock::new(None),
             cpu_ended: Default::default(),
             cpu_children: Default::default(),
+            cpu_counted: Default::default(),
             exe_guard: Mutex::new(Vec::new()),
             payer: Arc::new(clas::Payer::new(&container.clas)),
             oom_score_adj: AtomicI32::new(0),

@@ -635,7 +635,9 @@ fn stop_here(cx: &mut Context) -> core::result::Result<(), Gone> {
     }
     let go_on = || {
         let hold = cx.must_hold();
-        cx.held.store(hold, Ordering::SeqCst);
+        if cx.held.swap(hold, Ordering::SeqCst) != hold {
+            cx.group.cgroup().task_held();
+        }
         let (must_stop, traced) = (cx.must_stop(), cx.task.trace.is_on());
         match (hold, must_stop, traced) {
             // It stands still for its tracer instead.
@@ -644,7 +646,9 @@ fn stop_here(cx: &mut Context) -> core::result::Result<(), Gone> {
         }
     };
     let _ = cx.block_as(Sleep::Still, &[], None, go_on);
-    cx.held.store(false, Ordering::SeqCst);
+    if cx.held.swap(false, Ordering::SeqCst) {
+        cx.group.cgroup().task_held();
+    }
     Ok(())
 }
 

@@ -14,10 +14,11 @@
 //! ```
 
 use super::listing::Listing;
+use super::notice::Notice;
 use crate::caller::Caller;
 use crate::dentry::{Caching, Dentry, FileSystem, StatFs, SuperBlock};
 use crate::file::{File, FileOps, Sink, Source};
-use crate::inode::{Follow, Inode, InodeExt, SetAttr};
+use crate::inode::{Follow, Inode, InodeExt, SetAttr, Watcher};
 use crate::mode::{FileType, Perm, Want, generic_permission};
 use crate::ucounts::Charge;
 use crate::vfs::Vfs;
@@ -29,6 +30,8 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use wait::{Events, WaitQueue};
 
 /// A child of a generated directory.
 #[derive(Clone)]
@@ -87,6 +90,10 @@ pub trait DynDir: Any + Send + Sync {
             gid: 0,
         }
     }
+    /// As [`DynFile::set_attr`].
+    fn set_attr(&self, _a: &SetAttr) -> Result<()> {
+        Err(EPERM)
+    }
     /// The child of this name; `ENOENT` where there is none.
     fn lookup(&self, cx: &Caller<'_>, name: &[u8]) -> Result<DynNode>;
     /// Every child, in the order to show; asked when a directory is read from its start.
@@ -129,6 +136,10 @@ pub trait DynFile: Any + Send + Sync {
     /// All of its contents, asked when it is read from its start (as seq_file does): what follows
     /// comes from the same picture. `file` tells its opener.
     fn generate(&self, file: &File) -> Result<Vec<u8>>;
+    /// Who is told when it changes. `None`: it cannot be waited for.
+    fn notice(&self) -> Option<&Notice> {
+        None
+    }
     /// What is written, all of one write(2). Gives how much was taken.
     fn write(&self, _file: &File, _data: &[u8], _offset: u64) -> Result<usize> {
         Err(EINVAL)
@@ -143,6 +154,10 @@ pub trait DynFile: Any + Send + Sync {
     }
     fn permission(&self, cx: &Caller<'_>, want: Want) -> Result<()> {
         generic_permission(self.perm(), FileType::Regular, cx.cred, want)
+    }
+    /// chmod(2) and chown(2), which were permitted. `EPERM`: they change nothing here.
+    fn set_attr(&self, _a: &SetAttr) -> Result<()> {
+        Err(EPERM)
     }
     /// As `st_size`.
     fn size(&self) -> u64 {
@@ -425,15 +440,29 @@ impl Inode for DynInode {
                     file: f.bound(cx)?.unwrap_or_else(|| f.clone()),
                     inode: self,
                     text: Mutex::default(),
+                    seen: AtomicU64::new(0),
                 }))
             }
             _ => Err(EACCES),
         }
     }
+    fn is_watched_by(&self, w: &Arc<dyn Watcher>) {
+        if let DynNode::File(f) = &self.node
+            && let Some(n) = f.notice()
+        {
+            n.add_watcher(w);
+        }
+    }
     fn set_attr(&self, _: &Caller<'_>, a: &SetAttr) -> Result<()> {
-        // O_TRUNC on a generated file says nothing; everything else is refused.
-        let only_size = a.mode.is_none() && a.uid.is_none() && a.gid.is_none() && a.size == Some(0);
-        if only_size { Ok(()) } else { Err(EPERM) }
+        // O_TRUNC on a generated file says nothing.
+        if a.mode.is_none() && a.uid.is_none() && a.gid.is_none() && a.size == Some(0) {
+            return Ok(());
+        }
+        match &self.node {
+            DynNode::Dir(d) => d.set_attr(a),
+            DynNode::File(f) => f.set_attr(a),
+            _ => Err(EPERM),
+        }
     }
 }
 
@@ -452,6 +481,8 @@ struct OpenDynFile {
     file: Arc<dyn DynFile>,
     inode: Arc<DynInode>,
     text: Mutex<Option<(Arc<[u8]>, Charge)>>,
+    /// The changes that were seen ([`Notice`]).
+    seen: AtomicU64,
 }
 
 /// The most that one write(2) hands to [`DynFile::write`].
@@ -470,7 +501,12 @@ impl FileOps for OpenDynFile {
         let text = match old {
             Some(t) => t,
             None => {
+                let changes = self.file.notice().map(Notice::changes);
                 let t: Arc<[u8]> = self.file.generate(file)?.into();
+                // (Linux takes it where it shows something.)
+                if let Some(n) = changes.filter(|_| !t.is_empty()) {
+                    self.seen.store(n, Ordering::SeqCst);
+                }
                 let charge = file.cred.kmem(t.len(), ENOMEM)?;
                 *self.text.lock() = Some((t.clone(), charge));
                 t
@@ -490,6 +526,18 @@ impl FileOps for OpenDynFile {
         let n = self.file.write(file, &buf[..n], offset)?;
         *self.text.lock() = None;
         Ok(n)
+    }
+    fn poll(&self, _: &File, mask: Events) -> Events {
+        let ready = mask & (Events::READABLE | Events::WRITABLE);
+        match self.file.notice() {
+            Some(n) if n.changes() != self.seen.load(Ordering::SeqCst) => {
+                ready | mask & Notice::EVENTS
+            }
+            _ => ready,
+        }
+    }
+    fn wait_queue(&self) -> Option<&WaitQueue> {
+        self.file.notice().map(Notice::queue)
     }
     fn seekable(&self) -> bool {
         true
