@@ -492,7 +492,7 @@ static void ends(void)
 	MADE(K(KEYCTL_JOIN_SESSION_KEYRING, NULL));
 }
 
-/* No program makes keys. */
+/* No program makes keys like these. */
 static void requests(void)
 {
 	session();
@@ -505,7 +505,8 @@ static void requests(void)
 	T(K(KEYCTL_GET_KEYRING_ID, THREAD, 0) > 0);
 	T(K(KEYCTL_SET_REQKEY_KEYRING, 3));
 	T(K(KEYCTL_SET_REQKEY_KEYRING, -1));
-	T(REQUEST("user", "rq", "callout", 0));
+	/* ENOENT where the program is missing, else it finds nothing. */
+	T(REQUEST("user", "rq", "callout", 0) == -1 && (errno == ENOKEY || errno == ENOENT));
 	T(REQUEST("user", "rq", "callout", 0));
 	T(REQUEST("user", "rq", NULL, 0));
 	T(K(KEYCTL_SEARCH, SESSION, "user", "rq", 0));
@@ -518,7 +519,7 @@ static void requests(void)
 	IS(REQUEST("user", "rq", NULL, 0), list[0]);
 	L(list[0]);
 	T(REQUEST("keyring", "rq", "callout", 0));
-	T(REQUEST("user", "rq2", "callout", PROCESS));
+	T(REQUEST("user", "rq2", "callout", PROCESS) == -1 && (errno == ENOKEY || errno == ENOENT));
 	T(K(KEYCTL_READ, PROCESS, NULL, 0));
 	T(CHILD(_exit(K(KEYCTL_SET_REQKEY_KEYRING, -1))));
 }
@@ -753,9 +754,61 @@ static void settings(void)
 	}
 }
 
+/* Threads and processes that do what they like with the same keyrings. */
+static volatile int over;
+static void *does_anything(void *p)
+{
+	unsigned x = (unsigned)(long)p;
+	int ring[] = { THREAD, PROCESS, SESSION, USERS, USERS_SESSION }, known[16] = { 0 };
+	char name[16];
+	while (!over) {
+		int *k = &known[rand_r(&x) % 16], r = rand_r(&x) % 3 ? ring[rand_r(&x) % 5] : known[rand_r(&x) % 16];
+		sprintf(name, "any:%d", rand_r(&x) % 20);
+		switch (rand_r(&x) % 16) {
+		case 0: case 1: *k = ADD("user", name, name, 5, r); break;
+		case 2: case 3: *k = ADD("keyring", name, NULL, 0, r); break;
+		case 4: K(KEYCTL_LINK, *k, r); break;
+		case 5: K(KEYCTL_UNLINK, *k, r); break;
+		case 6: K(KEYCTL_MOVE, *k, r, ring[rand_r(&x) % 5], 0); break;
+		case 7: K(KEYCTL_REVOKE, *k); break;
+		case 8: K(KEYCTL_INVALIDATE, *k); break;
+		case 9: K(KEYCTL_SEARCH, r, "user", name, 0); break;
+		case 10: K(KEYCTL_CLEAR, r); break;
+		case 11: K(KEYCTL_JOIN_SESSION_KEYRING, rand_r(&x) % 2 ? NULL : name); break;
+		case 12: K(KEYCTL_SET_TIMEOUT, *k, rand_r(&x) % 2); break;
+		case 13: K(KEYCTL_SETPERM, *k, 0x3f3f0000 | rand_r(&x) & 0x3f3f); break;
+		case 14: *k = REQUEST("user", name, rand_r(&x) % 9 ? NULL : "x", 0); break;
+		case 15: if (fork() == 0) { K(KEYCTL_SESSION_TO_PARENT); _exit(0); } while (waitpid(-1, NULL, WNOHANG) > 0) {} break;
+		}
+	}
+	return NULL;
+}
+
+static void storm(void)
+{
+	setresgid(2345, 2345, 2345);
+	setresuid(2345, 2345, 2345);
+	session();
+	for (int i = 0; i < 3; i++)
+		if (fork() == 0) {
+			pthread_t t[3];
+			for (long j = 0; j < 3; j++)
+				pthread_create(&t[j], NULL, does_anything, (void *)(i * 3 + j + 1));
+			ms(1500);
+			over = 1;
+			for (int j = 0; j < 3; j++)
+				pthread_join(t[j], NULL);
+			_exit(0);
+		}
+	while (wait(NULL) > 0) {}
+	K(KEYCTL_CLEAR, USERS);
+	K(KEYCTL_CLEAR, USERS_SESSION);
+	say("storm", "over");
+}
+
 static const struct check list[] = {
 	CHECK(makes), CHECK(refuses), CHECK(special), CHECK(sessions), CHECK(links), CHECK(depth), CHECK(permissions), CHECK(owners),
 	CHECK(ends), CHECK(requests), CHECK(threads), CHECK(programs), CHECK(users), CHECK(quota), CHECK(restricted), CHECK(to_parent),
-	CHECK(persistent), CHECK(namespaces), CHECK(settings),
+	CHECK(persistent), CHECK(storm), CHECK(namespaces), CHECK(settings),
 };
 MAIN(list)

@@ -637,7 +637,6 @@ static void add_fds(void)
 	T(add_fd(t.fd, null, SECCOMP_ADDFD_FLAG_SETFD, -1, 0));
 	T(ioctl(t.fd, SECCOMP_IOCTL_NOTIF_ID_VALID, &n.id));
 	T(answer(t.fd, 33, 0, 0));
-	T(add_fd(t.fd, null, 0, 0, 0));
 	for (int i = 0; i < 8; i++)
 		heard(&t, "has");
 	T(finish(&t));
@@ -894,6 +893,109 @@ static void after_exec(void)
 	T(finish(&t));
 }
 
+/* The listener replaces itself in its own caller. */
+static void *replaces(void *p)
+{
+	int fd = (long)p;
+	get(fd);
+	return (void *)(long)(add_fd(fd, 0, SECCOMP_ADDFD_FLAG_SETFD, fd, 0) == fd);
+}
+
+static void replaced(void)
+{
+	nnp();
+	int l = LISTEN(SYS_getppid);
+	pthread_t t;
+	void *r;
+	pthread_create(&t, NULL, replaces, (void *)(long)l);
+	T(syscall(SYS_getppid));
+	pthread_join(t, &r);
+	T((long)r);
+	T(events(l) & POLLHUP);
+	T(ioctl(l, SECCOMP_IOCTL_NOTIF_RECV, &n) == -1 && errno != EFAULT);
+	T(syscall(SYS_getppid));
+}
+
+/* Who listens in a pid namespace sees only what is in it. */
+static void namespaces(void)
+{
+	struct target t = start(SYS_getppid, 0, two_calls);
+	T(CHILD(
+		if (unshare(CLONE_NEWUSER | CLONE_NEWPID))
+			_exit(99);
+		_exit(CHILD(get(t.fd); answer(t.fd, 17, 0, 0); _exit(n.pid == 0 ? 7 : 8)))));
+	heard(&t, "from outside");
+	get(t.fd);
+	T(n.pid == t.pid);
+	T(answer(t.fd, 18, 0, 0));
+	heard(&t, "from here");
+	T(finish(&t));
+}
+
+/* Many threads answer, many processes ask and are killed. */
+static volatile int over;
+static void *server(void *p)
+{
+	int fd = (long)p;
+	unsigned x = (unsigned)(long)&x;
+	struct pollfd f = { fd, POLLIN, 0 };
+	while (!over) {
+		struct seccomp_notif m = { 0 };
+		if (poll(&f, 1, 20) <= 0 || ioctl(fd, SECCOMP_IOCTL_NOTIF_RECV, &m)) {
+			if (f.revents & POLLHUP)
+				break;
+			continue;
+		}
+		struct seccomp_notif_resp r = { m.id, 5, 0, 0 };
+		struct seccomp_notif_addfd a = { m.id, rand_r(&x) % 2 * SECCOMP_ADDFD_FLAG_SEND, 0, 0, O_CLOEXEC };
+		if (rand_r(&x) % 4 == 0)
+			ioctl(fd, SECCOMP_IOCTL_NOTIF_ADDFD, &a);
+		ioctl(fd, SECCOMP_IOCTL_NOTIF_ID_VALID, &m.id);
+		if (rand_r(&x) % 8)
+			ioctl(fd, SECCOMP_IOCTL_NOTIF_SEND, &r);
+	}
+	return NULL;
+}
+
+static void asks(int sock)
+{
+	struct sigaction a = { .sa_handler = on_usr, .sa_flags = SA_RESTART };
+	sigaction(SIGUSR1, &a, NULL);
+	for (int i = 0; i < 6; i++)
+		if (fork() == 0)
+			break;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (;;)
+		syscall(SYS_getppid);
+}
+
+static void storm(void)
+{
+	signal(SIGUSR1, on_usr);
+	for (int round = 0; round < 8; round++) {
+		struct target t = start(SYS_getppid, round % 2 * SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, asks);
+		pthread_t s[4];
+		over = 0;
+		for (int i = 0; i < 4; i++)
+			pthread_create(&s[i], NULL, server, (void *)(long)t.fd);
+		for (int i = 0; i < 20; i++) {
+			ms(5);
+			kill(t.pid, SIGUSR1);
+			pthread_kill(s[i % 4], SIGUSR1);
+		}
+		if (round % 4 < 2)
+			close(t.fd);
+		kill(t.pid, SIGKILL);
+		over = 1;
+		for (int i = 0; i < 4; i++)
+			pthread_join(s[i], NULL);
+		waitpid(t.pid, NULL, 0);
+		close(t.fd);
+		close(t.sock);
+	}
+	say("storm", "over");
+}
+
 static void text(const char *path, const char *want)
 {
 	char b[300] = "";
@@ -954,6 +1056,6 @@ static const struct check list[] = {
 	CHECK(flags), CHECK(permission), CHECK(file), CHECK(answers), CHECK(continues), CHECK(hot_calls), CHECK(late_filter), CHECK(polls),
 	CHECK(hangs_up), CHECK(receiver_sees_end), CHECK(closed), CHECK(signals), CHECK(killable), CHECK(stopped), CHECK(dies), CHECK(fault),
 	CHECK(add_fds), CHECK(add_fd_as_reply), CHECK(add_fd_interrupted), CHECK(interrupted_recv), CHECK(within), CHECK(several),
-	CHECK(precedence), CHECK(traced), CHECK(after_exec), CHECK(proc), CHECK(tsync),
+	CHECK(precedence), CHECK(traced), CHECK(after_exec), CHECK(replaced), CHECK(namespaces), CHECK(storm), CHECK(proc), CHECK(tsync),
 };
 MAIN(list)

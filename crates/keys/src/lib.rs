@@ -9,7 +9,7 @@
 //! Each container has [`Keys`] of its own: on Linux keys are no matter of namespaces, but a sandbox
 //! must not let containers see each other's. There is no program that makes keys on request
 //! (`/sbin/request-key` is run outside of containers), so a request that would need it fails as
-//! where it is missing.
+//! where it finds nothing (where it is missing, Linux says `ENOENT` the first time).
 //!
 //! Always:
 //! - links make no cycle, and a key's `parents` are the keyrings with a link to it;

@@ -8,7 +8,7 @@ use crate::rings::Own;
 use crate::search::{Query, Target};
 use crate::state::New;
 use abi::Result;
-use abi::errno::{EAGAIN, EINVAL, ENODEV, ENOENT, ENOKEY, ENOTDIR, EOPNOTSUPP, EPERM};
+use abi::errno::{EAGAIN, EINVAL, ENODEV, ENOKEY, ENOTDIR, EOPNOTSUPP, EPERM};
 
 /// For how long a key says that there is none (`key_negative_timeout`), seconds.
 const NEGATIVE: i64 = 60;
@@ -95,7 +95,7 @@ impl Act<'_> {
         self.fill(k, payload)
     }
     /// request_key(2): a key that the task possesses, with a link to it in a keyring. With
-    /// `callout`, a program is asked to make one, which there is not: `ENOENT`, and for a while
+    /// `callout`, a program is asked to make one, which there is not: `ENOKEY`, and for a while
     /// there is a key that says so.
     pub fn request(
         &mut self,
@@ -150,7 +150,7 @@ impl Act<'_> {
             act.state.let_go(k);
             linked
         };
-        make(self).err().unwrap_or(ENOENT)
+        make(self).err().unwrap_or(ENOKEY)
     }
     /// Where keys go that are made on request (`construct_get_dest_keyring`).
     fn destination(&mut self) -> Result<Serial> {

@@ -136,7 +136,7 @@ fn nobody_makes_keys_on_request() {
     );
     assert_eq!(
         t.act().request(b"user", b"a", Callout::Given, 0),
-        Err(ENOENT)
+        Err(ENOKEY)
     );
     assert_eq!(
         t.act().request(b"user", b"a", Callout::Given, 0),

@@ -16,7 +16,7 @@ use crate::ns::change::Fresh;
 use crate::ns::pid::Pid;
 use abi::SigSet;
 use abi::linux::CLOCK_BOOTTIME;
-use keys::{Rings, Survives};
+use keys::Rings;
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -91,7 +91,7 @@ impl Attributes {
             no_new_privs: t.no_new_privs.load(Relaxed),
             comm: t.comm(),
             seccomp: t.seccomp.inherit(),
-            keyrings: t.keyrings.lock().inherit(Survives::Process),
+            keyrings: t.shared_keyrings(),
             over_limit: t.over_limit.load(Relaxed),
             nice: t.nice.load(Relaxed),
             policy: t.policy.load(Relaxed),
@@ -228,6 +228,7 @@ impl Task {
         for info in std::iter::from_fn(|| old.pending.take(SigSet::ALL)) {
             let _ = new.pending.push(info, &old, u64::MAX, From::Within);
         }
+        drop(old.take_keyrings());
         let mut l = old.kernel.tasks.lock();
         l.links_succeed(&old, &new);
         l.remove_task(&old);

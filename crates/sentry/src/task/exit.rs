@@ -66,7 +66,7 @@ pub fn finish(mut cx: Context) {
     let files = task.take_files();
     drop(files);
     task.end_vfork();
-    drop(std::mem::take(&mut *task.keyrings.lock()));
+    drop(task.take_keyrings());
     // While the memory is there, as Linux does (`exit_aio`).
     drop(task.leave_aio());
     mm.forget_thread();

@@ -51,6 +51,15 @@ impl Task {
         }
         new
     }
+    /// Those that all threads of its process share.
+    #[must_use]
+    pub(super) fn shared_keyrings(&self) -> Rings {
+        self.keyrings.lock().inherit(Survives::Process)
+    }
+    /// It ends, or another takes its place: it has none any more. Gives those that it had.
+    pub(super) fn take_keyrings(&self) -> Rings {
+        std::mem::take(&mut *self.keyrings.lock())
+    }
     /// It becomes another program, which has the session's keyring alone.
     pub fn keep_session_keyring(&self) {
         let mut own = self.keyrings.lock();

@@ -214,8 +214,7 @@ impl Notifications {
             let step = || self.step(id, sleep);
             match cx.block_as(sleep, &[(queue, Events::IN)], None, step) {
                 Ok(Step::Add(add)) => {
-                    self.add(cx, id, &add);
-                    if let Some(reply) = self.reply(id) {
+                    if let Some(reply) = self.add(cx, id, &add) {
                         return Ok(reply);
                     }
                 }
@@ -270,36 +269,33 @@ impl Notifications {
             _ => Err(EAGAIN),
         }
     }
-    fn reply(&self, id: u64) -> Option<Reply> {
-        let s = self.state.lock();
-        let w = s.calls.get(&id)?;
-        (w.phase == Phase::Replied).then_some(w.reply)
-    }
-    /// Installs a descriptor among the task's own.
-    fn add(&self, task: &Task, id: u64, add: &AddFd) {
+    /// Installs a descriptor among the task's own. Gives the call's reply, if it has one then: what
+    /// the listener does when it knows of the descriptor comes after that.
+    fn add(&self, task: &Task, id: u64, add: &AddFd) -> Option<Reply> {
         let (files, room, file) = (task.files(), task.room(), add.file.clone());
         let fd = match add.at {
             None => files.install(file, add.cloexec, &room),
             Some(at) => files.install_at(at, file, add.cloexec, &room),
         };
-        if add.is_reply {
-            let mut s = self.state.lock();
-            match (fd, s.closed) {
-                (Ok(fd), _) => {
-                    if let Some(w) = s.calls.get_mut(&id) {
-                        w.reply = Reply::Result(fd as u64);
-                    }
-                }
-                (Err(_), false) => s.set_phase(id, Phase::Received),
-                // Nobody is left to answer.
-                (Err(_), true) => {
-                    if let Some(w) = s.calls.get_mut(&id) {
-                        w.reply = NO_LISTENER;
-                    }
-                }
-            }
-        }
+        let reply = self.added(id, add, fd);
         add.finish(fd);
+        reply
+    }
+    fn added(&self, id: u64, add: &AddFd, fd: Result<i32>) -> Option<Reply> {
+        let mut s = self.state.lock();
+        let closed = s.closed;
+        let w = s.calls.get_mut(&id)?;
+        match fd {
+            _ if !add.is_reply => {}
+            Ok(fd) => w.reply = Reply::Result(fd as u64),
+            // Nobody is left to answer.
+            Err(_) if closed => w.reply = NO_LISTENER,
+            Err(_) => s.set_phase(id, Phase::Received),
+        }
+        let w = s.calls.get(&id)?;
+        // One that is to be the reply, and has come meanwhile, is alone.
+        let is_open = w.phase != Phase::Replied || w.adds.front().is_some_and(|a| a.is_reply);
+        (!is_open).then_some(w.reply)
     }
 }
 
@@ -465,7 +461,10 @@ mod tests {
         assert!(n.is_valid(id));
         assert_eq!(n.send(id, Reply::Continue), Ok(()));
         assert_eq!(n.send(id, Reply::Continue), Err(EINPROGRESS));
-        assert_eq!(n.reply(id), Some(Reply::Continue));
+        assert!(matches!(
+            n.step(id, Sleep::Interruptible),
+            Ok(Step::Done(Reply::Continue))
+        ));
         n.state.lock().forget(id);
         assert_eq!(n.send(id, Reply::Continue), Err(ENOENT));
         assert_eq!(n.ready(), Events::empty());
@@ -499,7 +498,8 @@ mod tests {
         assert!(n.ready().contains(Events::HUP));
         assert_eq!(n.take_request(), Ok(()));
         n.close();
-        assert_eq!(n.reply(id), Some(NO_LISTENER));
+        let step = n.step(id, Sleep::Killable);
+        assert!(matches!(step, Ok(Step::Done(NO_LISTENER))));
         assert!(n.begin(7, [0; 16]).is_none());
     }
 }
