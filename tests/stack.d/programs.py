@@ -406,3 +406,33 @@ def postgres_inside():
 
 def postgres_outside():
     in_turn("outside", postgres, asked_of_postgres)
+
+
+def scans_inside():
+    """nmap of this host, from outside: what is open, closed, and whether it is up."""
+    tcp = [server(IN4, p) for p in (5401, 5403)]
+    u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    u.bind((IN4, 5402))
+    step()
+    step()
+    say("still listens", [s.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) for s in tcp])
+    # And of the other one, from here.
+    scan("-sT", "-p", "5404-5406", OUT4)
+    scan("-sS", "-p", "5404-5406", OUT4)
+    step()
+
+
+def scans_outside():
+    step()
+    for words in ("-sT -p 5400-5404", "-sS -p 5400-5404", "-sF -p 5400-5404", "-sA -p 5400-5404", "-sU -p 5402,5410", "-sn"):
+        scan(*words.split(), IN4)
+    s = server(OUT4, 5405)
+    step()
+    step()
+    s.close()
+
+
+def scan(*words):
+    r = subprocess.run(["nmap", "-n", "--max-retries", "3", "--host-timeout", "20s", *words], capture_output=True, text=True)
+    told = [l for l in r.stdout.splitlines() if l and not l.startswith(("Starting", "Nmap done", "Host is up", "MAC"))]
+    say(" ".join(words), told)

@@ -12,6 +12,7 @@
 //! - The window of TCP is not looked at: what is in no order is no other state (as with Linux's
 //!   `nf_conntrack_tcp_be_liberal`).
 
+use crate::events::{Event, Events};
 use crate::nat::Translation;
 use crate::packet::{ICMP, ICMPV6, Packet, TCP, UDP, parse};
 pub use crate::tcp::Phase;
@@ -290,6 +291,12 @@ impl Flow {
         self.state.lock().expires <= now
     }
 
+    /// What others are told of that changes.
+    fn standing(&self) -> (u32, Phase) {
+        let s = self.state.lock();
+        (s.status, s.phase)
+    }
+
     /// A packet of it has come.
     fn came(&self, p: &Packet<'_>, d: Direction) -> Came {
         let mut s = self.state.lock();
@@ -405,6 +412,8 @@ pub struct Flows {
     most: AtomicUsize,
     next: AtomicU32,
     seed: AtomicU64,
+    /// Who is told of them.
+    pub events: Events,
 }
 
 impl Default for Flows {
@@ -414,6 +423,7 @@ impl Default for Flows {
             most: AtomicUsize::new(MOST),
             next: AtomicU32::new(0),
             seed: AtomicU64::new(1),
+            events: Events::default(),
         }
     }
 }
@@ -459,7 +469,8 @@ impl Table {
         self.all[at..].iter().chain(&self.all[..at])
     }
 
-    fn make_room(&mut self, at: usize, now: u64) -> bool {
+    /// Takes one away for another one.
+    fn make_room(&mut self, at: usize, now: u64) -> Option<Arc<Flow>> {
         let over = self.from(at).take(SEARCH).find(|f| f.is_over(now));
         let weak = || {
             let mut some = self.from(at).take(SEARCH);
@@ -469,7 +480,7 @@ impl Table {
         if let Some(f) = &found {
             self.remove(f);
         }
-        found.is_some()
+        found
     }
 }
 
@@ -526,6 +537,7 @@ impl Flows {
         tuple: Tuple,
     ) {
         let answered = d == Direction::Reply || flow.status() & SEEN_REPLY != 0;
+        let before = flow.standing();
         match flow.came(p, d) {
             Came::Part => {}
             Came::Invalid => {
@@ -534,8 +546,12 @@ impl Flows {
             }
             Came::Reopens => {
                 self.table.lock().remove(&flow);
+                self.events.tell(Event::Gone, &flow, p.now);
                 return self.begin(p, track, tuple);
             }
+        }
+        if self.events.is_heard(Event::Changed) && flow.standing() != before {
+            self.events.tell(Event::Changed, &flow, p.now);
         }
         *track = Track {
             standing: if answered {
@@ -601,6 +617,8 @@ impl Flows {
         let (flow, d) = table.by.get(tuple)?.clone();
         if flow.is_over(now) {
             table.remove(&flow);
+            drop(table);
+            self.events.tell(Event::Gone, &flow, now);
             return None;
         }
         Some((flow, d))
@@ -632,15 +650,28 @@ impl Flows {
         // Those that are over go in time, though nobody asks for them.
         let at = self.random() as usize;
         let over = table.from(at).take(2).find(|f| f.is_over(now)).cloned();
-        if let Some(f) = over {
-            table.remove(&f);
+        if let Some(f) = &over {
+            table.remove(f);
         }
-        if table.all.len() >= self.most() && !table.make_room(at, now) {
-            return false;
+        let is_full = table.all.len() >= self.most();
+        let made_room = if is_full {
+            table.make_room(at, now)
+        } else {
+            None
+        };
+        let is_in = !is_full || made_room.is_some();
+        if is_in {
+            flow.state.lock().status |= CONFIRMED;
+            table.insert(flow);
         }
-        flow.state.lock().status |= CONFIRMED;
-        table.insert(flow);
-        true
+        drop(table);
+        for gone in over.iter().chain(&made_room) {
+            self.events.tell(Event::Gone, gone, now);
+        }
+        if is_in {
+            self.events.tell(Event::New, flow, now);
+        }
+        is_in
     }
 
     /// The most connections.
@@ -677,12 +708,16 @@ impl Flows {
     }
 
     /// Forgets those that `which` names; how many there were.
-    pub fn forget(&self, which: impl Fn(&Flow) -> bool) -> usize {
+    pub fn forget(&self, now: u64, which: impl Fn(&Flow) -> bool) -> usize {
         let all = self.table.lock().all.clone();
         let found: Vec<_> = all.into_iter().filter(|f| which(f)).collect();
         let mut table = self.table.lock();
         for f in &found {
             table.remove(f);
+        }
+        drop(table);
+        for f in &found {
+            self.events.tell(Event::Gone, f, now);
         }
         found.len()
     }

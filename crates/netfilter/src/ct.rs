@@ -1,5 +1,5 @@
-//! conntrack as netlink speaks it (`NFNL_SUBSYS_CTNETLINK`): what `conntrack -L`, `-D` and `-F`
-//! need.
+//! conntrack as netlink speaks it (`NFNL_SUBSYS_CTNETLINK`): what `conntrack -L`, `-D`, `-F` and
+//! `-E` need.
 
 use crate::attr::{Answer, Asked, Bag, Out};
 use crate::conntrack::{Direction, Flow, Flows, Phase, Tuple};
@@ -51,7 +51,14 @@ fn family(f: &Flow) -> u8 {
     if f.original.from.0.is_ipv4() { 2 } else { 10 }
 }
 
-fn flow(f: &Flow, now: u64) -> Answer {
+/// Whether it is told to who has asked, or to who listens: without what is not set, then.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Told {
+    Asked,
+    Event,
+}
+
+fn flow(f: &Flow, now: u64, told: Told) -> Answer {
     let mut o = Out::default();
     o.nest(1, |o| tuple(o, &f.original));
     o.nest(2, |o| tuple(o, &f.tuple(Direction::Reply)));
@@ -67,15 +74,26 @@ fn flow(f: &Flow, now: u64) -> Answer {
             });
         });
     }
-    o.be32(7, f.left(now) / 1000);
-    o.be32(8, f.mark());
-    o.be32(11, 1);
+    if f.left(now) > 0 {
+        o.be32(7, f.left(now) / 1000);
+    }
+    if told == Told::Asked || f.mark() != 0 {
+        o.be32(8, f.mark());
+    }
+    if told == Told::Asked {
+        o.be32(11, 1);
+    }
     o.be32(12, f.id);
     Answer {
         kind: NEW,
         family: family(f),
         attrs: o.0,
     }
+}
+
+/// What is told of one to who listens.
+pub(crate) fn told(f: &Flow, now: u64) -> Answer {
+    flow(f, now, Told::Event)
 }
 
 /// The tuple that attributes say.
@@ -141,13 +159,13 @@ pub fn ask(
             Ok(found
                 .iter()
                 .filter(|f| fits(f))
-                .map(|f| flow(f, now))
+                .map(|f| flow(f, now, Told::Asked))
                 .collect())
         }
-        GET | GET_RESET => Ok(vec![flow(&*find(flows, &b, now)?, now)]),
+        GET | GET_RESET => Ok(vec![flow(&*find(flows, &b, now)?, now, Told::Asked)]),
         DELETE if b.has(1) || b.has(2) => {
             let f = find(flows, &b, now)?;
-            flows.forget(|other| std::ptr::eq(other, &*f));
+            flows.forget(now, |other| std::ptr::eq(other, &*f));
             Ok(Vec::new())
         }
         // By status, zones and the like nothing is found here.
@@ -155,7 +173,7 @@ pub fn ask(
         DELETE => {
             let mark = b.be32(8)?;
             let mask = b.be32(21)?.unwrap_or(u32::MAX);
-            flows.forget(|f| {
+            flows.forget(now, |f| {
                 (of == 0 || family(f) == of) && mark.is_none_or(|m| f.mark() & mask == m)
             });
             Ok(Vec::new())

@@ -45,6 +45,7 @@ pub mod attr;
 pub mod conntrack;
 pub mod ct;
 pub mod engine;
+pub mod events;
 pub mod expr;
 pub mod legacy;
 pub mod log;

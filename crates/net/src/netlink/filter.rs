@@ -2,8 +2,8 @@
 //! (`net/netfilter/nfnetlink.c`).
 //!
 //! Changes of rules come in batches: all of one hold from one moment on, or none does. Then those
-//! who listen are told what has changed (`nft monitor`), and which generation it is. Nobody is told
-//! of connections (`conntrack -E` hears nothing).
+//! who listen are told what has changed (`nft monitor`), and which generation it is; and of
+//! connections (`conntrack -E`: [`netfilter::events`]).
 
 use super::log;
 use super::message::{Builder, HEADER, Messages, Request};

@@ -1,13 +1,14 @@
 //! Who is told of changes: sockets in multicast groups (`RTNLGRP_*`, `NFNLGRP_*`). A queue that is full loses
 //! what comes, and its reader gets ENOBUFS (`netlink_overrun`).
 
-use super::message::Request;
+use super::message::{Builder, Request};
 use super::objects::{address, link, neighbour, route};
 use super::sockaddr;
 use crate::control::Ucred;
 use crate::devices::{Listener, News};
 use crate::msgqueue::{Msg, MsgQueue};
 use crate::ns::NetNamespace;
+use netfilter::events::{Event, Hears};
 use netstack::ip::DeviceCounts;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,6 +46,38 @@ impl Listener for Member {
             cred: Ucred::default(),
             files: None,
             from: sockaddr(0, 1 << (group(news) - 1)),
+            shown: false,
+        });
+    }
+}
+
+/// Connections that rules know.
+impl Hears for Member {
+    fn hear(&self, event: Event, family: u8, attrs: &[u8]) {
+        const CONNTRACK: u16 = 1 << 8;
+        const DELETE: u16 = 2;
+        /// `NLM_F_CREATE | NLM_F_EXCL`.
+        const IS_NEW: u16 = 0x600;
+        let (kind, flags) = match event {
+            Event::New => (CONNTRACK, IS_NEW),
+            Event::Changed => (CONNTRACK, 0),
+            Event::Gone => (CONNTRACK | DELETE, 0),
+        };
+        let nobody = Request {
+            kind: 0,
+            flags: 0,
+            seq: 0,
+            whole: &[0; super::HEADER],
+        };
+        let data = Builder::new(kind, flags, &nobody, 0)
+            .bytes(&[family, 0, 0, 0])
+            .bytes(attrs)
+            .finish();
+        self.rx.push(Msg {
+            data,
+            cred: Ucred::default(),
+            files: None,
+            from: sockaddr(0, 1 << (event as u32 - 1)),
             shown: false,
         });
     }

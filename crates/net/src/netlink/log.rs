@@ -9,6 +9,7 @@ use abi::Result;
 use abi::errno::{EINVAL, ENOMEM, EOPNOTSUPP, EPERM};
 use netfilter::attr::Bag;
 use netfilter::log::Sink;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use vfs::ucounts::{Charge, Kind};
 
@@ -133,6 +134,9 @@ impl Netlink {
 
     /// The socket is closed: its groups are nobody's.
     pub(super) fn close_groups(&self) {
+        if self.member.groups.load(Ordering::Relaxed) != 0 {
+            self.set_groups(0);
+        }
         if !self.listening.lock().is_empty() {
             self.common.ns.rules.logs.forget(self.common.ino);
             self.listening.lock().clear();

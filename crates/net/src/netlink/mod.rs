@@ -27,8 +27,8 @@ use groups::{FILTER_GROUPS, GROUPS, Member};
 use message::{Builder, HEADER, Messages, Request, word};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use vfs::ucounts::{Charge, Kind};
 use vfs::{Caps, Credentials, Sink, Source};
 use wait::Events;
@@ -266,6 +266,10 @@ impl Netlink {
     fn set_groups(&self, groups: u64) {
         self.member.groups.store(groups, Ordering::Relaxed);
         let ns = &self.common.ns;
+        if self.subsystem == Subsystem::Netfilter {
+            let who: Weak<Member> = Arc::downgrade(&self.member);
+            ns.rules.flows.events.set(self.common.ino, groups, who);
+        }
         match self.subsystem {
             _ if groups == 0 => {}
             Subsystem::Route => ns.listeners.add(self.member.clone()),

@@ -247,14 +247,16 @@ pub(super) fn way(req: &Request<'_>, port: u32, (ip, uid): (IpAddr, u32), r: &Ro
     const LOOKUP_TABLE: u32 = 0x1000;
     const CLONED: u32 = 0x200;
     const TABLE_MAIN: u8 = 254;
+    const TABLE_LOCAL: u8 = 255;
     const LOCAL: u8 = 2;
     /// `RTCF_LOCAL`, `RTCF_BROADCAST`, `RTCF_MULTICAST`, by kinds of routes.
     const FLAGS: [(u8, u32); 3] = [(LOCAL, 1 << 31), (3, 1 << 28), (5, 1 << 29)];
     let asked = req.body().get(8..12).and_then(|b| b.first_chunk());
     let asked = asked.map_or(0, |b| u32::from_ne_bytes(*b));
-    let table = match asked & LOOKUP_TABLE {
-        0 => TABLE_MAIN,
-        _ => r.table,
+    // (Linux keeps this host's own in the main one's trie, while there are no rules.)
+    let table = match (asked & LOOKUP_TABLE, r.table) {
+        (0, _) | (_, TABLE_LOCAL) => TABLE_MAIN,
+        (_, other) => other,
     };
     let known = FLAGS.iter().find(|(kind, _)| *kind == r.kind);
     let flags = CLONED | known.map_or(0, |(_, f)| *f);

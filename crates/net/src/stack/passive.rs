@@ -89,8 +89,11 @@ impl Stack {
         least: Option<Seq>,
     ) -> Taken {
         let device = info.device as i32;
-        let flags = segment.header.flags & (Flags::SYN | Flags::ACK | Flags::RST);
-        if flags != Flags::SYN && flags != Flags::ACK {
+        let all = segment.header.flags;
+        let flags = all & (Flags::SYN | Flags::ACK | Flags::RST);
+        // Who listens does not answer these (RFC 9293 3.10.7.2; `tcp_rcv_state_process`).
+        let is_passed_over = flags.is_empty() || flags == Flags::SYN && all.contains(Flags::FIN);
+        if flags != Flags::SYN && flags != Flags::ACK && !is_passed_over {
             return Taken::No;
         }
         // Somebody on a device that programs made may go by another name's: routes change, and then
@@ -111,6 +114,9 @@ impl Stack {
             return Taken::No;
         };
         if !super::admits(l.common(), &mut segment, info) {
+            return Taken::Yes;
+        }
+        if is_passed_over {
             return Taken::Yes;
         }
         let path = self.path(pair.remote.ip(), Some(pair.local.ip()));

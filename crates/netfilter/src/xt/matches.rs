@@ -335,7 +335,7 @@ impl Match {
             Match::Quota { left, not } => {
                 let n = p.len as u64;
                 // What is too much uses all up.
-                let less = |l: u64| Some(l.checked_sub(n).unwrap_or(0));
+                let less = |l: u64| Some(l.saturating_sub(n));
                 let had = left.fetch_update(Relaxed, Relaxed, less).unwrap_or(0);
                 (had >= n) != *not
             }
