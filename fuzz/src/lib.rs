@@ -27,6 +27,9 @@ impl netfilter::packet::Host for Here {
     fn kind_of(&self, ip: std::net::IpAddr) -> u8 {
         if ip.is_loopback() { 2 } else { 1 }
     }
+    fn mtu_towards(&self, _: std::net::IpAddr) -> u32 {
+        1400
+    }
     fn address_on(&self, _: u32, to: std::net::IpAddr) -> Option<std::net::IpAddr> {
         Some(to)
     }
