@@ -805,6 +805,16 @@ static void devices(void)
 	T(ioctl(dup(zero), TCGETS, &n));
 }
 
+static void terminals(void)
+{
+	int early = open("/dev/ptmx", O_RDWR | O_NOCTTY), zero = 0;
+	T(ioctl(early, TIOCSPTLCK, &zero));
+	T(confine(READ_FILE, "/dev/ptmx", READ_FILE));
+	/* The other side is opened by its own place. */
+	T(ioctl(early, 0x5441 /* TIOCGPTPEER */, O_RDWR | O_NOCTTY));
+	T(ioctl(early, 0x5441, O_WRONLY | O_NOCTTY) >= 0);
+}
+
 static struct sockaddr_in in4(int port)
 {
 	struct sockaddr_in a = { AF_INET, htons(port), { htonl(INADDR_LOOPBACK) } };
@@ -1139,7 +1149,7 @@ static const struct check list[] = {
 	CHECK(creations), CHECK(making_one), CHECK(executing), CHECK(inherited), CHECK(threads), CHECK(layers), CHECK(links),
 	CHECK(not_handled), CHECK(only_net), CHECK(refer), CHECK(refer_and_rights), CHECK(refer_denied_first),
 	CHECK(refer_file_rule), CHECK(refer_layers), CHECK(mounts), CHECK(mounts_beneath), CHECK(mounts_net_only),
-	CHECK(disconnected), CHECK(internal), CHECK(devices), CHECK(ports), CHECK(ports_layers), CHECK(unix_sockets),
+	CHECK(disconnected), CHECK(internal), CHECK(devices), CHECK(terminals), CHECK(ports), CHECK(ports_layers), CHECK(unix_sockets),
 	CHECK(signals), CHECK(signals_of_threads), CHECK(signals_of_files), CHECK(traces), CHECK(queues), CHECK(by_handle),
 	CHECK(passed), CHECK(modules),
 };

@@ -243,7 +243,7 @@ mod tests {
     fn offsets_are_read_as_linux_does() {
         let o = Offsets::default();
         let set = |o: &Offsets, data: &[u8]| o.set(data, || true);
-        assert_eq!(set(&o, b"monotonic 10 5\nboottime 7 0\n"), Ok(29));
+        assert_eq!(set(&o, b"monotonic 10 5\nboottime 7 0\n"), Ok(28));
         assert_eq!(
             (o.offset(1), o.offset(6), o.offset(9)),
             (

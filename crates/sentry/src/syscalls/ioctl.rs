@@ -64,9 +64,11 @@ fn open_peer(cx: &Context, m: &tty::Master, flags: u32) -> SysResult {
     };
     let named = cx
         .task
-        .with_paths(|p| p.open(&vfs::At::Cwd, name.as_bytes(), how))
-        .ok()
-        .filter(is_peer);
+        .with_paths(|p| p.open(&vfs::At::Cwd, name.as_bytes(), how));
+    if named.as_ref().err() == Some(&EACCES) && cx.cred().landlock.is_some() {
+        return Err(EACCES);
+    }
+    let named = named.ok().filter(is_peer);
     let f = match named {
         Some(f) => f,
         None => File::new(m.pty().open(flags, &cx.task)?, flags, None, cx.cred()),
