@@ -255,3 +255,61 @@ def stamped_outside():
     s = server(OUT4, 5003)
     c, _ = s.accept()
     receive_all(c)
+
+
+def asked_inside():
+    """Settings of TCP that say what connections ask for, and which addresses may be bound."""
+
+    def write(name, value):
+        try:
+            fd = os.open(f"/proc/sys/net/{name}", os.O_WRONLY)
+            try:
+                os.write(fd, str(value).encode())
+            finally:
+                os.close(fd)
+            return open(f"/proc/sys/net/{name}").read().strip()
+        except OSError as e:
+            return errno.errorcode[e.errno]
+
+    s = server(IN4, 5004)
+    for name in "tcp_timestamps", "tcp_sack", "tcp_window_scaling":
+        say(name, write(f"ipv4/{name}", 0))
+        step()
+        c = client(OUT4, 5005)
+        c.sendall(b"x")
+        c.recv(1)
+        say("asks", c.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 6)[5] & 7)
+        c.close()
+        c, _ = s.accept()
+        c.recv(1)
+        say("answers", c.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 6)[5] & 7)
+        c.close()
+        step()
+        write(f"ipv4/{name}", 1)
+    for name, values in ("tcp_syn_retries", (0, 1, 128, 127)), ("tcp_retries2", (-1, 0, 256, 255)), ("tcp_sack", (-1, 256)):
+        say(name, [write(f"ipv4/{name}", v) for v in values])
+    # How long a SYN is sent again.
+    write("ipv4/tcp_syn_retries", 1)
+    subprocess.run(["ip", "neighbour", "replace", "10.77.0.9", "lladdr", "02:00:00:00:00:99", "dev", "eth0"], check=True)
+    began = time.time()
+    T("nobody", attempt, "10.77.0.9", 9)
+    say("seconds", round(time.time() - began))
+    for kind in socket.SOCK_STREAM, socket.SOCK_DGRAM:
+        for value in 0, 1:
+            say("any address", write("ipv4/ip_nonlocal_bind", value))
+            T("bind", socket.socket(socket.AF_INET, kind).bind, ("10.66.66.66", 0))
+            say("of IPv6, too", write("ipv6/ip_nonlocal_bind", value))
+            T("bind", socket.socket(socket.AF_INET6, kind).bind, ("fd66::66", 0))
+
+
+def asked_outside():
+    s = server(OUT4, 5005)
+    for _ in range(3):
+        step()
+        c, _ = s.accept()
+        c.sendall(c.recv(1))
+        c.close()
+        c = client(IN4, 5004)
+        c.sendall(b"x")
+        c.close()
+        step()

@@ -75,6 +75,7 @@ pub(super) fn config(
         Some(1) => Ecn::Asks,
         _ => Ecn::Answers,
     };
+    set_by_namespace(&mut c, common);
     set_buffers(&mut c, common);
     for (level, name, value) in options.set_values() {
         set(&mut c, level, name, value);
@@ -89,6 +90,29 @@ pub(super) fn config(
         });
     }
     c
+}
+
+/// What the namespace's settings say, where they were set (`net.ipv4.tcp_*`).
+fn set_by_namespace(c: &mut Config, common: &Common) {
+    let kept = |name| common.ns.kept_number(name);
+    for (name, on) in [
+        ("tcp_timestamps", &mut c.timestamps),
+        ("tcp_sack", &mut c.sack),
+        ("tcp_window_scaling", &mut c.window_scaling),
+    ] {
+        *on = kept(name).is_none_or(|n| n != 0);
+    }
+    for (name, to) in [
+        ("tcp_syn_retries", &mut c.syn_retries),
+        ("tcp_retries2", &mut c.retries),
+    ] {
+        if let Some(n) = kept(name).and_then(|n| u8::try_from(n).ok()) {
+            *to = n;
+        }
+    }
+    if let Some(n) = kept("tcp_fin_timeout").and_then(|n| u64::try_from(n).ok()) {
+        c.linger2 = Some(Duration::from_secs(n));
+    }
 }
 
 fn seconds(n: i32) -> Duration {

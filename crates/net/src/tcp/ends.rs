@@ -32,9 +32,14 @@ pub fn bindable(
         (SOL_IPV6, IPV6_FREEBIND),
         (SOL_IPV6, IPV6_TRANSPARENT),
     ];
+    let setting = match common.family {
+        AF_INET => "ip_nonlocal_bind",
+        _ => "ip_nonlocal_bind_v6",
+    };
     let free = free
         .into_iter()
-        .any(|(level, name)| options.on(level, name));
+        .any(|(level, name)| options.on(level, name))
+        || common.ns.kept_number(setting).is_some_and(|n| n != 0);
     let group =
         common.kind == SOCK_DGRAM && (at.ip.is_multicast() || common.ns.is_broadcast(at.ip));
     if !at.ip.is_unspecified() && !common.ns.is_local(at.ip) && !free && !group {

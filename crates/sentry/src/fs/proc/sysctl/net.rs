@@ -27,9 +27,9 @@ enum Number {
     MostKnown,
     /// A setting of devices.
     Device(ConfOf, Setting),
-    /// As many numbers as it begins with, of which none is above the last one here. There are no
-    /// ping sockets: their groups stand here.
-    Kept(&'static str, &'static [i64], i64),
+    /// As many numbers as it begins with, of which none is below or above the last two here. Some
+    /// of them connections that begin ask for, by their names.
+    Kept(&'static str, &'static [i64], (i64, i64)),
 }
 
 impl DynFile for Numbers {
@@ -107,9 +107,8 @@ impl DynFile for Numbers {
                 let n = i32::try_from(*n).map_err(|_| EINVAL)?;
                 self.ns.set_conf(*of, *setting, n)?;
             }
-            (Number::Kept(name, first, most), all) if all.len() == first.len() => {
-                let least = if *name == "tcp_ecn" { 0 } else { i64::MIN };
-                if all.iter().any(|n| n > most || *n < least) {
+            (Number::Kept(name, first, (least, most)), all) if all.len() == first.len() => {
+                if all.iter().any(|n| n > most || n < least) {
                     return Err(EINVAL);
                 }
                 self.ns.kept.lock().insert(name, given);
@@ -186,7 +185,8 @@ pub(super) fn settings(ns: &Arc<NetNs>, first: &Arc<NetNs>) -> StaticDir {
         ns: ns.clone(),
         what,
     };
-    let kept = |name, first| number(Number::Kept(name, first, i64::MAX));
+    let kept = |name, first| number(Number::Kept(name, first, (i64::MIN, i64::MAX)));
+    let within = |name, first, range| number(Number::Kept(name, first, range));
     let ipv4 = StaticDir::new()
         .file("ip_local_port_range", number(Number::LocalPorts))
         .file(
@@ -207,9 +207,21 @@ pub(super) fn settings(ns: &Arc<NetNs>, first: &Arc<NetNs>) -> StaticDir {
         .file("tcp_max_syn_backlog", kept("tcp_max_syn_backlog", &[1024]))
         .file(
             "tcp_tw_reuse",
-            number(Number::Kept("tcp_tw_reuse", &[2], 2)),
+            number(Number::Kept("tcp_tw_reuse", &[2], (i64::MIN, 2))),
         )
-        .file("tcp_ecn", number(Number::Kept("tcp_ecn", &[2], 2)))
+        .file("tcp_ecn", within("tcp_ecn", &[2], (0, 2)))
+        .file("tcp_timestamps", within("tcp_timestamps", &[1], (0, 255)))
+        .file("tcp_sack", within("tcp_sack", &[1], (0, 255)))
+        .file(
+            "tcp_window_scaling",
+            within("tcp_window_scaling", &[1], (0, 255)),
+        )
+        .file("tcp_syn_retries", within("tcp_syn_retries", &[6], (1, 127)))
+        .file("tcp_retries2", within("tcp_retries2", &[15], (0, 255)))
+        .file(
+            "ip_nonlocal_bind",
+            within("ip_nonlocal_bind", &[0], (0, 255)),
+        )
         .text("tcp_rmem", "4096\t131072\t6291456\n")
         .text("tcp_wmem", "4096\t16384\t4194304\n")
         .text("tcp_fastopen", "1\n");
@@ -224,7 +236,10 @@ pub(super) fn settings(ns: &Arc<NetNs>, first: &Arc<NetNs>) -> StaticDir {
         .text("wmem_max", "212992\n")
         .text("rmem_default", "212992\n")
         .text("wmem_default", "212992\n");
-    let ipv6 = StaticDir::new().dir("conf", Confs(ns.clone(), ConfVersion::V6));
+    let int = (i32::MIN.into(), i32::MAX.into());
+    let ipv6 = StaticDir::new()
+        .dir("conf", Confs(ns.clone(), ConfVersion::V6))
+        .file("ip_nonlocal_bind", within("ip_nonlocal_bind_v6", &[0], int));
     let all = StaticDir::new()
         .dir("core", core)
         .dir("ipv4", ipv4)
