@@ -474,7 +474,18 @@ static void changes(void)
 	pread(fd, b, 255, 0);
 	bytes("events", b, strlen(b));
 	close(fd), close(above), close(other), close(ino), close(ep);
+	/* The file goes with its group; its watch does not, and says nothing. */
+	ino = inotify_init1(IN_NONBLOCK);
+	Y(inotify_add_watch(ino, at("a/cgroup.events"), IN_MODIFY | IN_DELETE_SELF) > 0);
 	T(rmdir(at("a")));
+	ms(50);
+	char gone[4096];
+	int n = read(ino, gone, sizeof gone), last = 0;
+	for (char *g = gone; n > 0 && g < gone + n; g += sizeof(struct inotify_event))
+		last |= ((struct inotify_event *)g)->mask & (IN_IGNORED | IN_DELETE_SELF);
+	T(last);
+	T(inotify_rm_watch(ino, 1));
+	close(ino);
 	done();
 }
 

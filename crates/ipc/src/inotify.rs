@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::file::IoctlContext;
 use vfs::ucounts::{Charge, Kind};
+use vfs::watch::Watched;
 use vfs::{Credentials, File, FileOps, Sink, Stat};
 use wait::{Events, WaitQueue};
 
@@ -66,6 +67,8 @@ struct Watch {
     _counted: Charge,
     /// For the file that it keeps in use.
     _held: Option<Charge>,
+    /// Dropped without locks, as all of this.
+    _kept: Watched,
     mask: u32,
     list: Weak<WatchList>,
 }
@@ -124,8 +127,8 @@ impl WatchList {
     pub fn new() -> Arc<WatchList> {
         Arc::default()
     }
-    /// The list of what `path` names, made at the first call.
-    pub fn of(path: &vfs::Path) -> Result<Arc<WatchList>> {
+    /// The list of what `path` names, made at the first call, and what keeps the file for a watch.
+    pub fn of(path: &vfs::Path) -> Result<(Arc<WatchList>, Watched)> {
         vfs::watch::watcher(path, WatchList::new)?.ok_or(EINVAL)
     }
     fn remove(&self, inotify: &Weak<Inotify>, wd: i32) {
@@ -186,9 +189,14 @@ impl Inotify {
     }
 
     /// `inotify_add_watch(2)` on the inode with this list; `held` is what the watch counts for by
-    /// keeping that ([`vfs::Credentials::hold`]). Path flags (IN_ONLYDIR, IN_DONT_FOLLOW) are the
+    /// keeping that ([`vfs::Credentials::hold`]), `kept` what keeps it. Path flags (IN_ONLYDIR, IN_DONT_FOLLOW) are the
     /// caller's.
-    pub fn add_watch(&self, list: &Arc<WatchList>, mask: u32, held: Option<Charge>) -> Result<i32> {
+    pub fn add_watch(
+        &self,
+        (list, kept): (&Arc<WatchList>, Watched),
+        mask: u32,
+        held: Option<Charge>,
+    ) -> Result<i32> {
         if mask == 0 || (mask & IN_MASK_ADD != 0 && mask & IN_MASK_CREATE != 0) {
             return Err(EINVAL);
         }
@@ -223,6 +231,7 @@ impl Inotify {
             Watch {
                 _counted: counted,
                 _held: held,
+                _kept: kept,
                 mask: keep,
                 list: Arc::downgrade(list),
             },
@@ -250,7 +259,8 @@ impl Inotify {
     }
 
     fn ignored(&self, wd: i32) {
-        if self.state.lock().watches.remove(&wd).is_some() {
+        let gone = self.state.lock().watches.remove(&wd);
+        if gone.is_some() {
             self.push(Event {
                 wd,
                 mask: IN_IGNORED,
@@ -399,10 +409,21 @@ mod tests {
         let i = Inotify::new(&Credentials::root()).unwrap();
         let f = file(i.clone(), 0);
         let dir = WatchList::new();
-        assert_eq!(i.add_watch(&dir, 0, None), Err(EINVAL));
-        let wd = i.add_watch(&dir, 0x100 | 0x200, None).unwrap();
-        assert_eq!(i.add_watch(&dir, 0x2 | IN_MASK_CREATE, None), Err(EEXIST));
-        assert_eq!(i.add_watch(&dir, 0x2 | IN_MASK_ADD, None), Ok(wd));
+        assert_eq!(
+            i.add_watch((&dir, Watched::nothing()), 0, None),
+            Err(EINVAL)
+        );
+        let wd = i
+            .add_watch((&dir, Watched::nothing()), 0x100 | 0x200, None)
+            .unwrap();
+        assert_eq!(
+            i.add_watch((&dir, Watched::nothing()), 0x2 | IN_MASK_CREATE, None),
+            Err(EEXIST)
+        );
+        assert_eq!(
+            i.add_watch((&dir, Watched::nothing()), 0x2 | IN_MASK_ADD, None),
+            Ok(wd)
+        );
         notify(&dir, 0x1, 0, b"ignored");
         notify(&dir, 0x100, 0, b"new");
         notify(&dir, 0x100, 0, b"new");
@@ -431,7 +452,8 @@ mod tests {
         let i = Inotify::new(&cred).unwrap();
         let f = file(i.clone(), 0);
         let dir = WatchList::new();
-        i.add_watch(&dir, 0x100, None).unwrap();
+        i.add_watch((&dir, Watched::nothing()), 0x100, None)
+            .unwrap();
         let own = u.count(Kind::Kmem);
         let event = |n: u32| notify(&dir, 0x100, 0, format!("{n:0>250}").as_bytes());
         (0..10).for_each(event);

@@ -42,7 +42,7 @@ pub struct Kernel {
     pub futexes: futex::Table,
     pub timers: Arc<TimerService>,
     /// Does what is put off by threads without a boundary. Has a lock of its own, a leaf.
-    pub later: crate::task::later::Service,
+    pub later: Arc<crate::task::later::Service>,
     /// Looks at CPU clocks alone: see [`crate::task::cpu_timers`].
     pub cpu_timers: Arc<TimerService>,
     /// The initial namespaces.
@@ -115,7 +115,11 @@ fn user_memory(total: u64) -> i64 {
 impl Kernel {
     #[must_use]
     pub fn new(p: Parts) -> Arc<Kernel> {
-        let cgroups = crate::cgroup::Hierarchy::new();
+        let later = Arc::new(crate::task::later::Service::default());
+        let cgroups = crate::cgroup::Hierarchy::new(Some(Arc::new({
+            let later = later.clone();
+            move |l| later.send(l)
+        })));
         let limits = vfs::userns::UserNs::default();
         limits
             .limits()
@@ -152,7 +156,7 @@ impl Kernel {
             births: RwLock::default(),
             futexes: futex::Table::new(),
             timers: p.timers,
-            later: crate::task::later::Service::default(),
+            later,
             cpu_timers: TimerService::new(),
             initial,
             cgroups,

@@ -20,6 +20,7 @@ use abi::errno::ENOENT;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::any::Any;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -121,8 +122,8 @@ pub struct SuperBlock {
     /// Held while a dentry moves to another directory.
     rename_lock: Mutex<()>,
     ring: Mutex<Ring>,
-    /// Files that are watched, by their dentries' addresses.
-    watched: Mutex<HashMap<usize, Arc<Dentry>>>,
+    /// Files that are watched, by their dentries' addresses, and how often.
+    watched: Mutex<HashMap<usize, (Arc<Dentry>, usize)>>,
     /// Whether anything ever was.
     has_watches: AtomicBool,
     /// Files that are open for writing by its mounts. Atomic, as [`crate::Mount`]'s.
@@ -223,11 +224,21 @@ impl SuperBlock {
         self.has_watches.load(Ordering::Relaxed)
     }
     pub(crate) fn keep_watched(&self, d: &Arc<Dentry>) {
-        self.watched.lock().insert(Arc::as_ptr(d).addr(), d.clone());
+        let mut watched = self.watched.lock();
+        let entry = watched.entry(Arc::as_ptr(d).addr());
+        entry.or_insert_with(|| (d.clone(), 0)).1 += 1;
+        drop(watched);
         self.has_watches.store(true, Ordering::Relaxed);
     }
     pub(crate) fn drop_watched(&self, d: &Arc<Dentry>) {
-        let _gone = self.watched.lock().remove(&Arc::as_ptr(d).addr());
+        let mut watched = self.watched.lock();
+        // (With the last mount all go.)
+        if let Entry::Occupied(mut e) = watched.entry(Arc::as_ptr(d).addr()) {
+            e.get_mut().1 -= 1;
+            let gone = (e.get().1 == 0).then(|| e.remove());
+            drop(watched);
+            drop(gone);
+        }
     }
     fn keep(&self, d: &Arc<Dentry>) {
         if self.caching == Caching::Never {

@@ -10,8 +10,8 @@ use crate::mode::FileType;
 use crate::mount::Path;
 use abi::Result;
 use std::any::Any;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
 
 pub const IN_ACCESS: u32 = 0x1;
 pub const IN_MODIFY: u32 = 0x2;
@@ -27,15 +27,39 @@ pub const IN_DELETE_SELF: u32 = 0x400;
 pub const IN_MOVE_SELF: u32 = 0x800;
 const IN_ISDIR: u32 = 0x4000_0000;
 
-/// The watcher of the file at `p`, made by `make` if it has none. The file stays in memory from now
-/// on, so that its watches do.
-pub fn watcher<T: Watcher>(p: &Path, make: impl FnOnce() -> Arc<T>) -> Result<Option<Arc<T>>> {
+/// A watched file stays in memory as long as there is one of these, and so do its watches. Dropped
+/// without locks: it may be what keeps the file.
+pub struct Watched(Weak<Dentry>);
+
+impl Watched {
+    /// No file.
+    #[must_use]
+    pub fn nothing() -> Watched {
+        Watched(Weak::new())
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if let Some(d) = self.0.upgrade() {
+            d.sb().drop_watched(&d);
+        }
+    }
+}
+
+/// The watcher of the file at `p`, made by `make` if it has none, and what keeps the file for the
+/// watch that is to come.
+pub fn watcher<T: Watcher>(
+    p: &Path,
+    make: impl FnOnce() -> Arc<T>,
+) -> Result<Option<(Arc<T>, Watched)>> {
     let inode = p.inode()?;
     let w = inode.ext().watcher.get_or_init(|| make()).clone();
     inode.is_watched_by(&w);
     p.mnt.sb().keep_watched(&p.dentry);
+    let kept = Watched(Arc::downgrade(&p.dentry));
     let any: Arc<dyn Any + Send + Sync> = w;
-    Ok(any.downcast().ok())
+    Ok(any.downcast().ok().map(|w| (w, kept)))
 }
 
 fn tell(d: &Dentry, mask: u32, cookie: u32, name: &[u8]) {
@@ -100,7 +124,6 @@ fn gone(child: &Arc<Dentry>) {
     }
     w.event(IN_DELETE_SELF, 0, b"");
     w.end();
-    child.sb().drop_watched(child);
 }
 
 static NEXT_COOKIE: AtomicU32 = AtomicU32::new(1);

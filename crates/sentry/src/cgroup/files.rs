@@ -312,7 +312,7 @@ impl DynFile for CgroupFile {
     fn set_attr(&self, a: &SetAttr) -> Result<()> {
         self.group.set_perm(self.kind.name, self.kind.mode, a)
     }
-    fn notice(&self) -> Option<&Notice> {
+    fn notice(&self) -> Option<&Arc<Notice>> {
         Some(self.group.notices.of(self.kind.name))
     }
     fn bound(&self, cx: &Caller<'_>) -> Result<Option<Arc<dyn DynFile>>> {

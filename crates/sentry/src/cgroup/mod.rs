@@ -41,7 +41,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use vfs::Perm;
-use vfs::fs::Notice;
+use vfs::fs::{Elsewhere, Notice};
 use vfs::inode::SetAttr;
 use vfs::ucounts::Kind;
 use vfs::userns::{NsId, UserNs};
@@ -128,23 +128,36 @@ pub struct Cgroup {
 }
 
 /// Files that tell when they change, and all others.
-#[derive(Default)]
 struct Notices {
     /// `cgroup.events`.
-    state: Notice,
+    state: Arc<Notice>,
     /// `memory.events`, `memory.events.local`, `memory.swap.events`.
-    memory: Notice,
-    own_memory: Notice,
-    swap: Notice,
+    memory: Arc<Notice>,
+    own_memory: Arc<Notice>,
+    swap: Arc<Notice>,
     /// `pids.events`, `pids.events.local`.
-    pids: Notice,
-    own_pids: Notice,
+    pids: Arc<Notice>,
+    own_pids: Arc<Notice>,
     /// Nobody is told of these.
-    silent: Notice,
+    silent: Arc<Notice>,
+    elsewhere: Option<Elsewhere>,
 }
 
 impl Notices {
-    fn of(&self, name: &str) -> &Notice {
+    fn new(elsewhere: Option<Elsewhere>) -> Notices {
+        let new = || Notice::new(elsewhere.clone());
+        Notices {
+            state: new(),
+            memory: new(),
+            own_memory: new(),
+            swap: new(),
+            pids: new(),
+            own_pids: new(),
+            silent: new(),
+            elsewhere,
+        }
+    }
+    fn of(&self, name: &str) -> &Arc<Notice> {
         match name {
             "cgroup.events" => &self.state,
             "memory.events" => &self.memory,
@@ -181,6 +194,17 @@ struct Pids {
 
 impl Cgroup {
     fn new(id: u64, name: &[u8], parent: Option<Arc<Cgroup>>, uid: u32, gid: u32) -> Arc<Cgroup> {
+        let elsewhere = (parent.as_ref()).and_then(|p| p.notices.elsewhere.clone());
+        Cgroup::telling(id, name, parent, (uid, gid), elsewhere)
+    }
+    /// As [`Cgroup::new`], for the root of a tree.
+    fn telling(
+        id: u64,
+        name: &[u8],
+        parent: Option<Arc<Cgroup>>,
+        (uid, gid): (u32, u32),
+        elsewhere: Option<Elsewhere>,
+    ) -> Arc<Cgroup> {
         let clas = OnceLock::new();
         if let Some(c) = parent.as_ref().and_then(|p| p.clas.get()) {
             let _ = clas.set(c.clone());
@@ -195,7 +219,7 @@ impl Cgroup {
             uid,
             gid,
             perms: Mutex::default(),
-            notices: Notices::default(),
+            notices: Notices::new(elsewhere),
             inner: Mutex::new(Inner {
                 children: BTreeMap::new(),
                 procs: BTreeSet::new(),
@@ -409,13 +433,12 @@ impl Cgroup {
         if a.mode.is_none() && a.uid.is_none() && a.gid.is_none() {
             return Err(EPERM);
         }
-        let old = self.perm(name, mode);
-        let new = Perm {
-            mode: a.mode.map_or(old.mode, |m| m & 0o7777),
-            uid: a.uid.unwrap_or(old.uid),
-            gid: a.gid.unwrap_or(old.gid),
-        };
-        self.perms.lock().insert(name, new);
+        let (uid, gid) = (self.uid, self.gid);
+        let mut all = self.perms.lock();
+        let p = all.entry(name).or_insert(Perm { mode, uid, gid });
+        p.mode = a.mode.map_or(p.mode, |m| m & 0o7777);
+        p.uid = a.uid.unwrap_or(p.uid);
+        p.gid = a.gid.unwrap_or(p.gid);
         Ok(())
     }
     fn is_freezing(&self) -> bool {
@@ -446,10 +469,11 @@ impl Inner {
 }
 
 impl Hierarchy {
+    /// `elsewhere` tells of changes whose threads cannot.
     #[must_use]
-    pub fn new() -> Hierarchy {
+    pub fn new(elsewhere: Option<Elsewhere>) -> Hierarchy {
         Hierarchy {
-            root: Cgroup::new(1, b"", None, 0, 0),
+            root: Cgroup::telling(1, b"", None, (0, 0), elsewhere),
             change: Mutex::new(()),
             next_id: AtomicU64::new(2),
         }
@@ -726,7 +750,7 @@ impl Drop for Cgroup {
 
 impl Default for Hierarchy {
     fn default() -> Self {
-        Self::new()
+        Self::new(None)
     }
 }
 
@@ -749,7 +773,8 @@ impl Kernel {
     /// A tree for another container, as a namespace.
     pub fn new_cgroups(&self) -> Result<Arc<CgroupNs>> {
         let number = self.cgroups.next_id.fetch_add(1, Ordering::Relaxed);
-        let root = Cgroup::new(number, b"", None, 0, 0);
+        let elsewhere = self.cgroups.root.notices.elsewhere.clone();
+        let root = Cgroup::telling(number, b"", None, (0, 0), elsewhere);
         let maker = vfs::Credentials::root();
         let id = self.namespaces.new_id(Kind::CgroupNamespaces, &maker)?;
         Ok(Ns::new(id, &UserNs::default(), root))
@@ -799,7 +824,7 @@ mod tests {
 
     #[test]
     fn limits_hold_for_all_below() {
-        let h = Hierarchy::new();
+        let h = Hierarchy::new(None);
         let a = h.make(&h.root, b"a", 0, 0).unwrap();
         let b = h.make(&a, b"b", 0, 0).unwrap();
         let k = crate::testing::kernel();
@@ -835,7 +860,7 @@ mod tests {
 
     #[test]
     fn paths_are_relative_to_a_root() {
-        let h = Hierarchy::new();
+        let h = Hierarchy::new(None);
         let a = h.make(&h.root, b"a", 0, 0).unwrap();
         let b = h.make(&a, b"b", 0, 0).unwrap();
         let c = h.make(&h.root, b"c", 0, 0).unwrap();

@@ -70,9 +70,9 @@ fn inotify_add_watch(cx: &mut Context, fd: Fd, path: PathPtr, mask: InotifyMask)
         .with_paths(|p| {
             let at = p.resolve(&At::Cwd, &path, walk)?;
             p.permission(&at, Want::READ)?;
-            let list = WatchList::of(&at)?;
+            let (list, kept) = WatchList::of(&at)?;
             let held = p.cred().hold(at.inode()?.host_user())?;
-            inotify.add_watch(&list, mask.bits(), held)
+            inotify.add_watch((&list, kept), mask.bits(), held)
         })
         .map(|wd| wd as usize)
 }

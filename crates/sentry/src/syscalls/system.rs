@@ -73,7 +73,8 @@ fn sysinfo(cx: &mut Context, out: UserOut<[u64; 14]>) -> SysResult {
     let (total, free) = crate::fs::meminfo(&cx.kernel, &cx.task.group.container);
     let boottime = CLOCK_BOOTTIME as i32;
     let up = hostcall::time::clock_nanos(boottime) - cx.kernel.boot + cx.clock_offset(boottime);
-    let up = up / abi::time::NSEC_PER_SEC;
+    // (Offsets are of the host's time: that since our own start may be less.)
+    let up = up.max(0) / abi::time::NSEC_PER_SEC;
     let procs = cx.kernel.tasks.lock().task_count() as u64;
     let mut s = [0u64; 14];
     s[0] = up as u64;

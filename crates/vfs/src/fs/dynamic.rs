@@ -137,7 +137,7 @@ pub trait DynFile: Any + Send + Sync {
     /// comes from the same picture. `file` tells its opener.
     fn generate(&self, file: &File) -> Result<Vec<u8>>;
     /// Who is told when it changes. `None`: it cannot be waited for.
-    fn notice(&self) -> Option<&Notice> {
+    fn notice(&self) -> Option<&Arc<Notice>> {
         None
     }
     /// What is written, all of one write(2). Gives how much was taken.
@@ -501,7 +501,7 @@ impl FileOps for OpenDynFile {
         let text = match old {
             Some(t) => t,
             None => {
-                let changes = self.file.notice().map(Notice::changes);
+                let changes = self.file.notice().map(|n| n.changes());
                 let t: Arc<[u8]> = self.file.generate(file)?.into();
                 // (Linux takes it where it shows something.)
                 if let Some(n) = changes.filter(|_| !t.is_empty()) {
@@ -537,7 +537,7 @@ impl FileOps for OpenDynFile {
         }
     }
     fn wait_queue(&self) -> Option<&WaitQueue> {
-        self.file.notice().map(Notice::queue)
+        self.file.notice().map(|n| n.queue())
     }
     fn seekable(&self) -> bool {
         true

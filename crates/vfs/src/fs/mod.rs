@@ -9,4 +9,4 @@ pub mod root_layer;
 pub mod tmpfs;
 
 pub use listing::Listing;
-pub use notice::Notice;
+pub use notice::{Elsewhere, Notice};

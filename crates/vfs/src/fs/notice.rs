@@ -2,32 +2,52 @@
 //!
 //! Who has such a file open has seen the changes up to its last read of the start, and none before
 //! the first. Where there are more, poll(2) says POLLERR and POLLPRI beside what it says anyway.
-//! Who watches the file (inotify(7)) hears IN_MODIFY; who watches its directory does not.
+//! Who watches the file (inotify(7)) hears IN_MODIFY; who watches its directory does not. Nobody
+//! hears that the file is gone, as on Linux.
 //!
-//! Invariant: the number of changes is raised before anybody is told, and an open file takes it
-//! before it asks for the contents. So nobody misses what changed after the picture that it has.
+//! What changes does so under locks that others need, and who is told may be many: they are told
+//! at the thread's boundary ([`wait::later`]), once for all changes up to then, as Linux does it by
+//! a worker.
+//!
+//! Invariants:
+//! - The number of changes is raised before anybody is told, and an open file takes it before it
+//!   asks for the contents. So nobody misses what changed after the picture that it has.
+//! - Where `is_due`, somebody is to tell of all changes up to now.
 
 use crate::inode::Watcher;
 use crate::watch::IN_MODIFY;
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use wait::later::{self, Later};
 use wait::{Events, WaitQueue};
+
+/// Has something done by a thread that holds no lock; false where it cannot.
+pub type Elsewhere = Arc<dyn Fn(Arc<dyn Later>) -> bool + Send + Sync>;
 
 /// The changes of one file, and who is told of them.
 pub struct Notice {
     changes: AtomicU64,
+    is_due: AtomicBool,
+    elsewhere: Option<Elsewhere>,
     queue: WaitQueue,
     /// One for each mount through which it is watched. A leaf lock.
     watchers: Mutex<Vec<Weak<dyn Watcher>>>,
 }
 
-impl Default for Notice {
-    fn default() -> Notice {
-        Notice {
-            changes: AtomicU64::new(1),
-            queue: WaitQueue::new(),
-            watchers: Mutex::default(),
+impl Later for Notice {
+    fn run(&self) {
+        self.is_due.store(false, Ordering::SeqCst);
+        self.queue.notify(Self::EVENTS);
+        for w in self.watchers() {
+            w.event(IN_MODIFY, 0, b"");
+        }
+    }
+    fn elsewhere(self: Arc<Self>) {
+        let done = self.elsewhere.as_ref().is_some_and(|e| e(self.clone()));
+        if !done {
+            // What changes next tells of this, too.
+            self.is_due.store(false, Ordering::SeqCst);
         }
     }
 }
@@ -36,17 +56,29 @@ impl Notice {
     /// What poll(2) says more where there are changes that were not seen.
     pub const EVENTS: Events = Events::ERR.union(Events::PRI);
 
-    /// It has changed. Takes leaf locks alone.
-    pub fn tell(&self) {
+    /// Of a file whose changes are told `elsewhere` where their threads have no boundary.
+    #[must_use]
+    pub fn new(elsewhere: Option<Elsewhere>) -> Arc<Notice> {
+        Arc::new(Notice {
+            changes: AtomicU64::new(1),
+            is_due: AtomicBool::new(false),
+            elsewhere,
+            queue: WaitQueue::new(),
+            watchers: Mutex::default(),
+        })
+    }
+
+    /// It has changed. Any lock may be held.
+    pub fn tell(self: &Arc<Self>) {
         self.changes.fetch_add(1, Ordering::SeqCst);
-        self.queue.notify(Self::EVENTS);
-        let watchers: Vec<_> = {
-            let all = self.watchers.lock();
-            all.iter().filter_map(Weak::upgrade).collect()
-        };
-        for w in watchers {
-            w.event(IN_MODIFY, 0, b"");
+        if !self.is_due.swap(true, Ordering::SeqCst) {
+            later::put(self.clone());
         }
+    }
+
+    fn watchers(&self) -> Vec<Arc<dyn Watcher>> {
+        let all = self.watchers.lock();
+        all.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// How many changes there were, and one.

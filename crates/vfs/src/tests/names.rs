@@ -181,9 +181,9 @@ fn watchers_are_told() {
             .resolve(&At::Cwd, p.as_bytes(), crate::walk::Walk::empty())
             .unwrap()
     };
-    let dir = watcher(&at("/d"), Arc::<Log>::default).unwrap().unwrap();
+    let (dir, _dir_is_kept) = watcher(&at("/d"), Arc::<Log>::default).unwrap().unwrap();
     r.put("/d/f", b"text").unwrap();
-    let file = watcher(&at("/d/f"), Arc::<Log>::default).unwrap().unwrap();
+    let (file, _file_is_kept) = watcher(&at("/d/f"), Arc::<Log>::default).unwrap().unwrap();
     r.ns.root().mnt.sb().shrink();
     r.cx().chmod(&At::Cwd, b"/d/f", 0o600, 0).unwrap();
     r.rename("/d/f", "/d/g", 0).unwrap();
@@ -351,4 +351,29 @@ fn tmpfs_remembers_no_missing_names() {
         r.unlink(&b).unwrap();
     }
     assert_eq!(Arc::strong_count(&root), before);
+}
+
+struct Nobody;
+
+impl crate::inode::Watcher for Nobody {
+    fn event(&self, _: u32, _: u32, _: &[u8]) {}
+    fn end(&self) {}
+}
+
+#[test]
+fn a_file_is_kept_as_long_as_it_is_watched() {
+    let r = Rig::new();
+    r.put("/f", b"").unwrap();
+    let at = r
+        .cx()
+        .resolve(&At::Cwd, b"/f", crate::walk::Walk::empty())
+        .unwrap();
+    let users = Arc::strong_count(&at.dentry);
+    let watch = || crate::watch::watcher(&at, || Arc::new(Nobody)).unwrap();
+    let (one, other) = (watch(), watch());
+    assert_eq!(Arc::strong_count(&at.dentry), users + 1);
+    drop(one);
+    assert_eq!(Arc::strong_count(&at.dentry), users + 1);
+    drop(other);
+    assert_eq!(Arc::strong_count(&at.dentry), users);
 }

@@ -197,7 +197,7 @@ pub fn net(ns: &Arc<NetNs>, cpus: u32) -> StaticDir {
 }
 
 fn uptime(k: &Kernel, shift: i64) -> String {
-    let up = (clock_nanos(CLOCK_BOOTTIME as i32) - k.boot + shift) as f64 / 1e9;
+    let up = (clock_nanos(CLOCK_BOOTTIME as i32) - k.boot + shift).max(0) as f64 / 1e9;
     format!("{up:.2} {:.2}\n", up * f64::from(k.cpus))
 }
 
