@@ -34,6 +34,7 @@ mod lookup;
 mod make;
 mod ops;
 mod own;
+mod possession;
 mod rings;
 mod search;
 mod show;

@@ -4,7 +4,6 @@ use crate::access::Ref;
 use crate::act::Act;
 use crate::key::Serial;
 use crate::rings::Own;
-use crate::search::{Query, Target};
 use abi::Result;
 use abi::errno::{EINVAL, ENOKEY};
 
@@ -99,11 +98,9 @@ impl Act<'_> {
     }
     fn numbered(&mut self, id: Serial) -> Result<Ref> {
         self.state.key(id)?;
-        let found = self.search_own(&Query {
-            target: Target::Exactly(id),
-            checks_state: false,
-            skips_expired: false,
-        });
-        Ok(found.unwrap_or(Ref::not_possessed(id)))
+        Ok(Ref {
+            serial: id,
+            possessed: self.possesses(id),
+        })
     }
 }

@@ -86,7 +86,11 @@ impl Act<'_> {
             return Err(EEXIST);
         }
         self.state.link(to, k)?;
-        self.state.unlink(from, k)
+        // What it took the place of may have been the last to hold that keyring.
+        match self.state.unlink(from, k) {
+            Err(ENOKEY) => Ok(()),
+            r => r,
+        }
     }
     /// `KEYCTL_DESCRIBE`: as text, without its end.
     pub fn describe(&mut self, id: i32) -> Result<Vec<u8>> {

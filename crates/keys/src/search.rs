@@ -1,14 +1,14 @@
 //! Searches (`search_nested_keyrings`, `search_cred_keyrings_rcu`): a keyring first, then those in
-//! it that may be searched, and so on to a bounded depth.
+//! it that may be searched, and so on to a bounded depth. No more than [`VISITS_MAX`] keyrings are
+//! looked at; a search that would look at more and has found nothing says `ENOMEM`.
 
 use crate::access::Ref;
 use crate::act::Act;
 use crate::key::*;
 use crate::rings::Own;
-use crate::state::DEPTH_MAX;
-use abi::errno::{EACCES, EAGAIN, EKEYEXPIRED, EKEYREVOKED, ENOKEY, ENOTDIR};
+use crate::state::{DEPTH_MAX, Seen, VISITS_MAX};
+use abi::errno::{EACCES, EAGAIN, EKEYEXPIRED, EKEYREVOKED, ENOKEY, ENOMEM, ENOTDIR};
 use abi::{Errno, Result};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// What is searched for.
 #[derive(Clone, Copy, Debug)]
@@ -42,8 +42,8 @@ struct Walk<'a> {
     possessed: bool,
     /// What it says where nothing is found.
     error: Errno,
-    /// The least depth at which a keyring was looked at.
-    seen: BTreeMap<Serial, usize>,
+    /// The depth of each is the least at which it was looked at.
+    seen: Seen,
 }
 
 impl Act<'_> {
@@ -63,7 +63,7 @@ impl Act<'_> {
             index,
             possessed: ring.possessed,
             error: EAGAIN,
-            seen: BTreeMap::new(),
+            seen: Seen::default(),
         };
         let found = |serial| Ref {
             serial,
@@ -77,7 +77,11 @@ impl Act<'_> {
             }
         }
         let k = self.descend(ring.serial, 0, &mut walk);
-        k.map(found).ok_or(walk.error)
+        let error = match walk.seen.visits {
+            ..=VISITS_MAX => walk.error,
+            _ => ENOMEM,
+        };
+        k.map(found).ok_or(error)
     }
     fn look(&self, k: Serial, walk: &Walk<'_>) -> Look {
         let Ok(key) = self.state.key(k) else {
@@ -110,10 +114,11 @@ impl Act<'_> {
     }
     fn descend(&self, ring: Serial, depth: usize, walk: &mut Walk<'_>) -> Option<Serial> {
         let key = self.state.key(ring).ok()?;
-        if key.revoked || key.invalidated || walk.seen.get(&ring).is_some_and(|d| *d <= depth) {
+        let depths = &mut walk.seen.depths;
+        if key.revoked || key.invalidated || depths.get(&ring).is_some_and(|d| *d <= depth) {
             return None;
         }
-        walk.seen.insert(ring, depth);
+        depths.insert(ring, depth);
         if let Some(k) = key.links()?.get(&walk.index) {
             match self.look(*k, walk) {
                 Look::Found => return Some(*k),
@@ -125,6 +130,10 @@ impl Act<'_> {
             return None;
         }
         for below in self.state.rings_in(key) {
+            walk.seen.visits += 1;
+            if walk.seen.visits > VISITS_MAX {
+                return None;
+            }
             let r = Ref {
                 serial: below,
                 possessed: walk.possessed,
@@ -137,31 +146,7 @@ impl Act<'_> {
         }
         None
     }
-    /// All that a search of the task's own keyrings finds.
-    pub(crate) fn all_possessed(&self) -> BTreeSet<Serial> {
-        let mut found = BTreeSet::new();
-        let mut look: VecDeque<(Serial, usize)> = self.own_rings().map(|r| (r, 0)).collect();
-        let mut seen = BTreeSet::new();
-        // By depth, so that each is looked at where it is nearest.
-        while let Some((k, depth)) = look.pop_front() {
-            let Ok(key) = self.state.key(k) else { continue };
-            if self.permits(Ref::possessed(k), SEARCH).is_err() || !seen.insert(k) {
-                continue;
-            }
-            found.insert(k);
-            if key.revoked || key.invalidated {
-                continue;
-            }
-            let is_found = |k: &Serial| self.permits(Ref::possessed(*k), SEARCH).is_ok();
-            let links = key.links().into_iter().flatten().map(|(_, k)| *k);
-            found.extend(links.filter(is_found));
-            if depth < DEPTH_MAX {
-                look.extend(self.state.rings_in(key).map(|r| (r, depth + 1)));
-            }
-        }
-        found
-    }
-    fn own_rings(&self) -> impl Iterator<Item = Serial> + use<> {
+    pub(crate) fn own_rings(&self) -> impl Iterator<Item = Serial> + use<> {
         let session = self.ring(Own::Session).or_else(|| self.user_session());
         let rings = [self.ring(Own::Thread), self.ring(Own::Process), session];
         rings.into_iter().flatten()
@@ -175,6 +160,7 @@ impl Act<'_> {
                 Ok(r) => return Ok(r),
                 Err(EAGAIN) => told = told.or(Some(EAGAIN)),
                 Err(ENOKEY) => told = Some(ENOKEY),
+                Err(ENOMEM) => return Err(ENOMEM),
                 Err(e) => other = e,
             }
         }

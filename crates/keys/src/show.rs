@@ -3,6 +3,8 @@
 use crate::access::Ref;
 use crate::act::Act;
 use crate::key::*;
+use crate::possession::Possessed;
+use parking_lot::MutexGuard;
 use std::fmt::Write as _;
 
 /// What is left of a key's time, as `/proc/keys` tells it.
@@ -24,22 +26,33 @@ fn time_left(expiry: i64, now: i64) -> String {
 }
 
 impl Act<'_> {
-    /// A line for each key that the task may view.
+    /// A line for each key that the task may view. Whoever waits for the keys goes between.
     #[must_use]
-    pub fn show_keys(&self) -> Vec<u8> {
+    pub fn show_keys(&mut self) -> Vec<u8> {
         let mut text = Vec::new();
-        let possessed = self.all_possessed();
-        let is_here = |key: &Key| self.cred.user_ns.uid_number(key.uid).is_some();
-        for (k, key) in &self.state.keys {
-            let r = Ref {
-                serial: *k,
-                possessed: possessed.contains(k),
-            };
-            if is_here(key) && self.permits(r, VIEW).is_ok() {
-                self.show(*k, key, &mut text);
-            }
+        let possessed = self.possessed();
+        let mut next = Some(Serial::MIN);
+        while let Some(from) = next {
+            next = self.show_some(from, &possessed, &mut text);
+            MutexGuard::bump(&mut self.state);
         }
         text
+    }
+    /// Some keys, from this number on. The number to go on with, where there are more.
+    fn show_some(&self, from: Serial, all: &Possessed, text: &mut Vec<u8>) -> Option<Serial> {
+        const AT_ONCE: usize = 256;
+        let is_here = |key: &Key| self.cred.user_ns.uid_number(key.uid).is_some();
+        let mut keys = self.state.keys.range(from..);
+        for (k, key) in keys.by_ref().take(AT_ONCE) {
+            let r = Ref {
+                serial: *k,
+                possessed: self.is_among(*k, key, all),
+            };
+            if is_here(key) && self.permits(r, VIEW).is_ok() {
+                self.show(*k, key, text);
+            }
+        }
+        keys.next().map(|(k, _)| *k)
     }
     fn show(&self, k: Serial, key: &Key, text: &mut Vec<u8>) {
         let flag = |is: bool, letter: char| if is { letter } else { '-' };

@@ -13,6 +13,9 @@ use vfs::userns::WeakUserNs;
 
 /// How deep searches go (`KEYRING_SEARCH_MAX_DEPTH`).
 pub(crate) const DEPTH_MAX: usize = 6;
+/// How many keyrings one call looks at. All keys have one lock, and nobody's keyrings, however
+/// many, may keep others waiting for it; Linux has no such bound, but lets others go on meanwhile.
+pub(crate) const VISITS_MAX: usize = 1024;
 
 /// What a user's keys count.
 #[derive(Clone, Copy, Default, Debug)]
@@ -290,6 +293,15 @@ impl State {
     }
 }
 
+/// What a walk over keyrings has seen.
+#[derive(Default)]
+pub(crate) struct Seen {
+    /// At which depth.
+    pub depths: BTreeMap<Serial, usize>,
+    /// How many links to keyrings it followed.
+    pub visits: usize,
+}
+
 /// Links.
 impl State {
     /// Whether a keyring may have a link to a key like this one, and there is room for it
@@ -319,7 +331,7 @@ impl State {
         let is_ring = key.kind == Type::Keyring;
         self.may_link(ring, &index)?;
         if is_ring {
-            let mut seen = BTreeMap::new();
+            let mut seen = Seen::default();
             self.look_for_cycle(k, ring, 0, &mut seen)?;
         }
         let owner = self.key_mut(ring)?;
@@ -348,21 +360,22 @@ impl State {
         Ok(())
     }
     /// Whether `ring` is `from` or below it (`keyring_detect_cycle`): `EDEADLK`, or `ELOOP` where
-    /// that is too deep to say. A keyring is looked at once for each depth at most.
+    /// that is too deep to say, or there are too many. A keyring is looked at once for each depth at
+    /// most.
     fn look_for_cycle(
         &self,
         from: Serial,
         ring: Serial,
         depth: usize,
-        seen: &mut BTreeMap<Serial, usize>,
+        seen: &mut Seen,
     ) -> Result<()> {
         if from == ring {
             return Err(EDEADLK);
         }
-        if seen.get(&from).is_some_and(|d| *d >= depth) {
+        if seen.depths.get(&from).is_some_and(|d| *d >= depth) {
             return Ok(());
         }
-        seen.insert(from, depth);
+        seen.depths.insert(from, depth);
         let key = self.key(from)?;
         if key.revoked || key.invalidated {
             return Ok(());
@@ -371,7 +384,8 @@ impl State {
             if below == ring {
                 return Err(EDEADLK);
             }
-            if depth >= DEPTH_MAX {
+            seen.visits += 1;
+            if depth >= DEPTH_MAX || seen.visits > VISITS_MAX {
                 return Err(ELOOP);
             }
             self.look_for_cycle(below, ring, depth + 1, seen)?;

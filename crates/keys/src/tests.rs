@@ -157,3 +157,51 @@ fn containers_do_not_share() {
     let k = a.act().add(b"user", b"a", vec![1], SESSION).unwrap();
     assert_eq!(b.act().read(k, 0), Err(ENOKEY));
 }
+
+/// Makes so many keyrings.
+fn make_rings(t: &mut Task, number: usize, inside: i32) -> Vec<i32> {
+    let mut make = |i| {
+        let name = format!("many{i}");
+        t.act().add(b"keyring", name.as_bytes(), vec![], inside)
+    };
+    (0..number).map(|i| make(i).unwrap()).collect()
+}
+
+#[test]
+fn possession_is_told_with_many_keyrings() {
+    let mut t = Task::new(0);
+    let all = make_rings(&mut t, 1500, SESSION);
+    // Beside many.
+    assert_eq!(t.act().describe(all[1499]).map(|_| ()), Ok(()));
+    let k = t.act().add(b"user", b"a", vec![1], all[1499]).unwrap();
+    t.act().set_permissions(k, ALL & 0xff00_0000).unwrap();
+    assert_eq!(t.act().read(k, 0), Ok(vec![1]));
+    // In many.
+    for r in &all {
+        t.act().link(k, *r).unwrap();
+    }
+    t.act().link(k, PROCESS).unwrap();
+    let mut other = Rings::default();
+    std::mem::swap(&mut t.rings, &mut other);
+    t.act().keyring_id(PROCESS, Create::Yes).unwrap();
+    assert_eq!(t.act().read(k, 0), Err(EACCES));
+    std::mem::swap(&mut t.rings, &mut other);
+    assert_eq!(t.act().read(k, 0), Ok(vec![1]));
+    // Too many to look at.
+    assert_eq!(t.act().find(SESSION, b"user", b"b", 0), Err(ENOMEM));
+    let session = t.act().keyring_id(SESSION, Create::No).unwrap();
+    assert_eq!(t.act().link(session, THREAD), Err(ELOOP));
+    let text = String::from_utf8(t.act().show_keys()).unwrap();
+    assert!(text.lines().count() > 1500);
+}
+
+#[test]
+fn what_a_moved_key_replaces_may_hold_where_it_was() {
+    let mut t = Task::new(0);
+    let to = t.act().keyring_id(PROCESS, Create::Yes).unwrap();
+    let old = t.act().add(b"keyring", b"x", vec![], to).unwrap();
+    let from = t.act().add(b"keyring", b"from", vec![], old).unwrap();
+    let k = t.act().add(b"keyring", b"x", vec![], from).unwrap();
+    assert_eq!(t.act().move_link(k, from, to, Move::Replace), Ok(()));
+    assert_eq!(t.count(), 2);
+}

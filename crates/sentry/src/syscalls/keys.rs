@@ -292,5 +292,6 @@ fn capabilities(cx: &Context, at: Va, len: usize) -> SysResult {
 calls! {
     add_key: "types keyring, user, logon and big_key",
     request_key: "no program makes keys on request, as where there is none",
-    keyctl: "DH_COMPUTE, PKEY_* and WATCH_KEY are EOPNOTSUPP; no type restricts keyrings",
+    keyctl: "DH_COMPUTE, PKEY_* and WATCH_KEY are EOPNOTSUPP; no type restricts keyrings; a call \
+        looks at 1024 keyrings at most (SEARCH: ENOMEM, LINK: ELOOP)",
 }

@@ -65,7 +65,7 @@ impl DynFile for TimedFile {
 
 /// What a task sees of keys.
 #[derive(Clone, Copy)]
-struct KeyFile(fn(&keys::Act<'_>) -> Vec<u8>);
+struct KeyFile(fn(&mut keys::Act<'_>) -> Vec<u8>);
 
 /// The same of its opener.
 struct OpenKeyFile(KeyFile, Weak<Task>);
@@ -83,7 +83,7 @@ impl DynFile for KeyFile {
 impl DynFile for OpenKeyFile {
     fn generate(&self, _: &File) -> abi::Result<Vec<u8>> {
         let show = self.0.0;
-        let text = self.1.upgrade().map(|t| t.with_keys(|a| show(a)));
+        let text = self.1.upgrade().map(|t| t.with_keys(show));
         Ok(text.unwrap_or_default())
     }
 }
