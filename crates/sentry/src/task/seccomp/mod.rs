@@ -159,17 +159,30 @@ impl Filter {
         }
         false
     }
+}
 
-    /// Whether `other` is this filter or stands before it in the chain.
-    fn has(self: &Arc<Filter>, other: &Arc<Filter>) -> bool {
-        let mut f = Some(self);
-        while let Some(x) = f {
-            if Arc::ptr_eq(x, other) {
-                return true;
-            }
-            f = x.prev.as_ref();
-        }
-        false
+/// A chain as it is, walked once: whether it has a filter is told by the filter's place in it, so
+/// that TSYNC costs the chain's length and the number of threads, not their product. The walk is
+/// made before the task list's lock is taken.
+struct Chain {
+    newest: Option<Arc<Filter>>,
+    /// Where its filters are, the oldest first. `newest` keeps them there.
+    places: Vec<*const Filter>,
+}
+
+impl Chain {
+    fn of(newest: Option<Arc<Filter>>) -> Chain {
+        let links = std::iter::successors(newest.as_ref(), |f| f.prev.as_ref());
+        let mut places: Vec<_> = links.map(Arc::as_ptr).collect();
+        places.reverse();
+        Chain { newest, places }
+    }
+    /// Whether this is all of a task's.
+    fn is_of(&self, newest: Option<&Arc<Filter>>) -> bool {
+        self.newest.as_ref().map(Arc::as_ptr) == newest.map(Arc::as_ptr)
+    }
+    fn has(&self, f: &Arc<Filter>) -> bool {
+        self.places.get(f.count - 1) == Some(&Arc::as_ptr(f))
     }
 }
 
@@ -364,25 +377,24 @@ pub fn install(
 ) -> core::result::Result<(), Refused> {
     let program = Program::new(code)?;
     let own = allowed(&program);
+    let syncs = flags & FLAG_TSYNC != 0;
+    let known = syncs.then(|| Chain::of(task.seccomp.filter.read().clone()));
     let list = task.kernel.tasks.lock();
     task.seccomp.may(Mode::Filter)?;
     let mine = task.seccomp.filter.read().clone();
     if listener.is_some() && mine.as_ref().is_some_and(|m| m.has_listener()) {
         return Err(EBUSY.into());
     }
-    let others = if flags & FLAG_TSYNC == 0 {
-        Vec::new()
-    } else {
-        let mut all = list.threads(task.group.tgid);
-        all.retain(|t| t.tid != task.tid && !t.seccomp.is_released());
-        all
-    };
-    if let Some(t) = others.iter().find(|t| !may_follow(t, mine.as_ref())) {
-        return Err(if flags & FLAG_TSYNC_ESRCH != 0 {
-            Refused::Errno(ESRCH)
-        } else {
-            Refused::Thread(t.tid)
-        });
+    let mut others = Vec::new();
+    if let Some(known) = known {
+        // Another thread may have given it more since.
+        let chain = match known.is_of(mine.as_ref()) {
+            true => known,
+            false => Chain::of(mine.clone()),
+        };
+        others = list.threads(task.group.tgid);
+        others.retain(|t| t.tid != task.tid && !t.seccomp.is_released());
+        refuse_strangers(&others, &chain, flags)?;
     }
     let f = Filter::new(program, &own, mine, listener.cloned(), &task.cred())?;
     for t in &others {
@@ -398,15 +410,30 @@ pub fn install(
     Ok(())
 }
 
-/// Whether a thread can have the filters of another, as it has none that that one does not have.
-fn may_follow(t: &Task, theirs: Option<&Arc<Filter>>) -> bool {
+/// With TSYNC no thread may have filters that the caller does not have.
+fn refuse_strangers(
+    others: &[Arc<Task>],
+    chain: &Chain,
+    flags: u64,
+) -> core::result::Result<(), Refused> {
+    match others.iter().find(|t| !may_follow(t, chain)) {
+        None => Ok(()),
+        Some(_) if flags & FLAG_TSYNC_ESRCH != 0 => Err(Refused::Errno(ESRCH)),
+        Some(t) => Err(Refused::Thread(t.tid)),
+    }
+}
+
+/// Whether a thread can have these filters, as it has none that are not among them.
+fn may_follow(t: &Task, chain: &Chain) -> bool {
     match t.seccomp.mode() {
         Mode::Disabled => true,
         Mode::Strict => false,
-        Mode::Filter => match (theirs, &*t.seccomp.filter.read()) {
-            (Some(m), Some(t)) => m.has(t),
-            _ => false,
-        },
+        Mode::Filter => t
+            .seccomp
+            .filter
+            .read()
+            .as_ref()
+            .is_some_and(|f| chain.has(f)),
     }
 }
 
@@ -513,7 +540,11 @@ mod tests {
         assert_eq!(answer(&filter(KILL_THREAD, Some(k)), 1000), KILL_PROCESS);
         // Of equal answers, the newest's data.
         assert_eq!(answer(&filter(ERRNO | 9, Some(e.clone())), 1), ERRNO | 9);
-        assert!(l.has(&a) && !a.has(&l));
+        let (short, long) = (Chain::of(Some(a.clone())), Chain::of(Some(l.clone())));
+        assert!(long.has(&a) && long.has(&t) && long.has(&l) && !short.has(&l));
+        // One of the same depth that is another's.
+        assert!(!long.has(&filter(TRAP, Some(e))));
+        assert!(long.is_of(Some(&l)) && !long.is_of(Some(&a)) && !long.is_of(None));
     }
 
     #[test]
