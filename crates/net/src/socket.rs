@@ -174,6 +174,10 @@ impl Socket {
     ) -> Result<usize> {
         if let Some(d) = dest {
             check_addr(d)?;
+            if flags & MSG_FASTOPEN != 0 {
+                // It connects.
+                landlock::may_connect(&self.common, who.cred, d)?;
+            }
         }
         self.then_pass(self.protocol.send(who, src, dest, control, flags))
     }
