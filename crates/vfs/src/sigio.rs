@@ -24,6 +24,8 @@ pub struct Owner {
     pub kind: OwnerKind,
     /// 0 for nobody.
     pub id: i32,
+    /// The kernel's, which tells whether the id still names who it did.
+    pub birth: u64,
     /// Of who made it the owner.
     pub uid: u32,
     pub euid: u32,

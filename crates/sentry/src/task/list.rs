@@ -132,9 +132,18 @@ pub struct TaskList {
     sessions: HashMap<i32, usize>,
     /// Who traces whom.
     pub(crate) links: Links,
-    /// The numbers of every id in use that has some below the initial pid namespace.
-    pids: HashMap<i32, Arc<Pid>>,
+    /// The numbers of every id in use.
+    pids: HashMap<i32, Numbered>,
     last: i32,
+    /// How many ids were given out.
+    given: u64,
+}
+
+/// An id in use.
+struct Numbered {
+    pid: Arc<Pid>,
+    /// Tells it from the same id that something had before.
+    birth: u64,
 }
 
 /// The numbers of a task that is about to be listed. Dropped before they are kept, they are free
@@ -194,11 +203,14 @@ impl TaskList {
             Some(id) => *id,
             None => self.new_tid()?,
         };
-        let p = Pid::new(id, ns, asked)?;
-        if !ns.is_initial() {
-            self.pids.insert(id, p.clone());
-        }
-        Ok(p)
+        let pid = Pid::new(id, ns, asked)?;
+        self.given += 1;
+        let new = Numbered {
+            pid: pid.clone(),
+            birth: self.given,
+        };
+        self.pids.insert(id, new);
+        Ok(pid)
     }
     /// Whether an id is a task's, a group's or a session's.
     #[must_use]
@@ -214,8 +226,14 @@ impl TaskList {
         if !self.is_used(id)
             && let Some(p) = self.pids.remove(&id)
         {
-            p.release();
+            p.pid.release();
         }
+    }
+    /// What tells an id in use from the same id that something had before, or has later; 0 of one
+    /// that is not in use.
+    #[must_use]
+    pub fn birth(&self, id: i32) -> u64 {
+        self.pids.get(&id).map_or(0, |p| p.birth)
     }
     /// The number of an id in a namespace; 0 where it is not to be seen.
     #[must_use]
@@ -223,13 +241,13 @@ impl TaskList {
         if ns.is_initial() {
             return id;
         }
-        self.pids.get(&id).map_or(0, |p| p.seen_in(ns))
+        self.pids.get(&id).map_or(0, |p| p.pid.seen_in(ns))
     }
     /// The numbers of an id from a namespace's level down, for `/proc/PID/status`.
     #[must_use]
     pub fn numbers_from(&self, id: i32, ns: &PidNs) -> Vec<i32> {
         match self.pids.get(&id) {
-            Some(p) => p.from_level(ns),
+            Some(p) => p.pid.from_level(ns),
             None if ns.is_initial() => vec![id],
             None => vec![],
         }

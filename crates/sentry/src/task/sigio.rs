@@ -4,6 +4,7 @@
 //! is sent when the thread that told it holds no lock ([`wait::later`]): at that task's boundary,
 //! or by a service thread.
 
+use super::list::TaskList;
 use super::{Context, Task};
 use crate::Kernel;
 use abi::errno::ESRCH;
@@ -174,6 +175,11 @@ impl Later for Urgent {
 /// Sends a signal to one of an owner's.
 type Send<'a> = dyn Fn(SigInfo) -> Result<()> + 'a;
 
+/// Whether an owner's id names who it did. Somebody else may have it by now.
+fn is_there(l: &TaskList, o: &Owner) -> bool {
+    l.birth(o.id) == o.birth
+}
+
 /// Whether who made it the owner may signal it (`sigio_perm`).
 fn may_signal(o: &Owner, t: &Task) -> bool {
     let c = t.cred();
@@ -217,20 +223,27 @@ impl Kernel {
     fn to_owner(&self, o: &Owner, send: &dyn Fn(&Send)) {
         match o.kind {
             OwnerKind::Thread => {
-                let t = self.tasks.lock().task(o.id);
+                let l = self.tasks.lock();
+                let t = l.task(o.id).filter(|_| is_there(&l, o));
+                drop(l);
                 if let Some(t) = t.filter(|t| may_signal(o, t)) {
                     send(&|i| self.send_to_task(&t, i));
                 }
             }
             OwnerKind::Process => {
-                let g = self.tasks.lock().group(o.id);
+                let l = self.tasks.lock();
+                let g = l.group(o.id).filter(|_| is_there(&l, o));
+                drop(l);
                 let Some(g) = g else { return };
                 if self.owner_may_signal(o, o.id) {
                     send(&|i| self.send_to_group(&g, i));
                 }
             }
             OwnerKind::Group => self.send_to_all(
-                |l| l.group_members(o.id),
+                |l| match is_there(l, o) {
+                    true => l.group_members(o.id),
+                    false => Vec::new(),
+                },
                 |g| {
                     if self.owner_may_signal(o, g.tgid) {
                         send(&|i| self.send_to_group(g, i));
@@ -250,16 +263,20 @@ impl Context {
     /// The caller as the owner of files of its own.
     pub fn as_owner(&self, kind: OwnerKind, id: i32) -> Owner {
         let c = self.cred();
+        let l = self.kernel.tasks.lock();
+        let birth = l.birth(id);
         // Its own process may be signalled whatever domains its threads have.
         let own = match kind {
-            OwnerKind::Thread => self.kernel.tasks.lock().task(id),
+            OwnerKind::Thread => l.task(id),
             _ => None,
         };
+        drop(l);
         let own = own.is_some_and(|t| Arc::ptr_eq(&t.group, &self.group))
             || kind == OwnerKind::Process && id == self.group.tgid;
         Owner {
             kind,
             id,
+            birth,
             uid: c.uid,
             euid: c.euid,
             domain: c.landlock.clone().filter(|_| !own),
@@ -300,11 +317,12 @@ impl Context {
     pub fn owner_number(&self, o: &Owner) -> i32 {
         let there = {
             let l = self.kernel.tasks.lock();
-            match o.kind {
+            let has_kind = match o.kind {
                 OwnerKind::Thread => l.task(o.id).is_some(),
                 OwnerKind::Process => l.process(o.id).is_some(),
                 OwnerKind::Group => l.group_exists(o.id),
-            }
+            };
+            has_kind && is_there(&l, o)
         };
         if there { self.number_of(o.id) } else { 0 }
     }

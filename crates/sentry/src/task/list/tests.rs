@@ -82,3 +82,18 @@ fn numbers_go_back_by_themselves() {
     assert_eq!(ns.id_of(kept.own()), Some(kept.id));
     assert_eq!(l.number(kept.id, &ns), kept.own());
 }
+
+/// An id that is used again is told from what it was.
+#[test]
+fn an_id_that_is_used_again_is_anothers() {
+    let mut l = TaskList::default();
+    let ns = PidNs::initial();
+    let id = l.take_number(&ns).unwrap().keep().id;
+    let birth = l.birth(id);
+    assert_ne!(birth, 0);
+    l.release(id);
+    assert_eq!(l.birth(id), 0);
+    l.last = id - 1;
+    assert_eq!(l.take_number(&ns).unwrap().keep().id, id);
+    assert!(![0, birth].contains(&l.birth(id)));
+}
