@@ -183,6 +183,9 @@ fn do_send(cx: &Context, r: &Arc<Request>, t: &Transfer, dest: Option<&[u8]>) ->
         }
         false => (Va(t.e.addr), t.e.len as usize, None),
     };
+    if t.net.contains(NetFlags::FIXED_BUF) && mm.is_secret(va, len as u64) {
+        return Err(EFAULT);
+    }
     let done = t.done.load(Ordering::Relaxed);
     let mut src = buffer(&mm, va.offset(done as u64), len.saturating_sub(done))?;
     let whole = Source::remaining(&src);

@@ -116,6 +116,8 @@ fn bytes<'a>(mm: &'a Mm, r: &Request, place: &Place) -> Result<(UserIo<'a>, Opti
             let (va, len, taken) = select(r, *len)?;
             Ok((buffer(mm, va, len as usize)?, Some(taken)))
         }
+        // What came there since is no page that Linux would have pinned.
+        Place::Registered(_, range) if mm.is_secret(range.va, range.len) => Err(EFAULT),
         Place::Registered(_, range) => Ok((UserIo::vectored(mm, [*range]), None)),
     }
 }

@@ -7,7 +7,7 @@
 //! ```
 
 use super::abi::{CQE_BUFFER, CQE_BUFFER_SHIFT};
-use abi::errno::{EEXIST, EINVAL, ENOBUFS, ENOENT};
+use abi::errno::{EEXIST, EFAULT, EINVAL, ENOBUFS, ENOENT};
 use abi::{Result, Va};
 use mm::Mm;
 use parking_lot::Mutex;
@@ -72,7 +72,11 @@ impl Place {
         match self {
             Place::User(mm, va) => {
                 let mm = mm.upgrade().ok_or(ENOBUFS)?;
-                mm.copy_in(va.offset(at), out)
+                // A secret may have been mapped there since.
+                match mm.read_shown(va.offset(at), out) == out.len() {
+                    true => Ok(()),
+                    false => Err(EFAULT),
+                }
             }
             Place::Kernel(m) => {
                 m.slice(at, out.len()).copy_to(out);
