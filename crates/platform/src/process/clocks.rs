@@ -122,11 +122,13 @@ impl Process {
         }
         let image = f.slow_image.as_ref().ok_or(EOPNOTSUPP)?;
         // First: whatever comes of it, nobody else gets this process.
-        self.slow_clocks.store(true, Ordering::Release);
+        self.is_marked.store(true, Ordering::Release);
         let prot = (libc::PROT_READ | libc::PROT_EXEC) as u64;
         let flags = (libc::MAP_PRIVATE | libc::MAP_FIXED) as u64;
         let fd = image.file.raw() as u64;
-        self.batch(&[[nr::MMAP.into(), image.va, image.len, prot, flags, fd, 0]])
+        self.batch(&[[nr::MMAP.into(), image.va, image.len, prot, flags, fd, 0]])?;
+        self.slow_clocks.store(true, Ordering::Release);
+        Ok(())
     }
 }
 

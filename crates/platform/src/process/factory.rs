@@ -258,6 +258,7 @@ impl Factory {
             offers_ended: AtomicBool::new(false),
             counts_ended: AtomicBool::new(false),
             slow_clocks: AtomicBool::new(false),
+            is_marked: AtomicBool::new(false),
         };
         p.start_service()?;
         Ok(p)

@@ -166,6 +166,8 @@ pub struct Process {
     cpu_before: AtomicU64,
     /// Its clocks are its own ([`clocks`]).
     slow_clocks: AtomicBool,
+    /// That was tried: no other program gets this process.
+    is_marked: AtomicBool,
     /// Its patched call sites. Changed by the holder of the memory manager's lock only.
     sites: Mutex<Arc<Sites>>,
     /// How often they have changed; changed under `sites`.
@@ -233,8 +235,7 @@ impl Process {
 
     /// Whether it has no application thread, and nobody has ended it.
     pub fn is_idle(&self) -> bool {
-        let common =
-            !self.dead.load(Ordering::Acquire) && !self.slow_clocks.load(Ordering::Acquire);
+        let common = !self.dead.load(Ordering::Acquire) && !self.is_marked.load(Ordering::Acquire);
         self.thread_count() == 0 && common
     }
 
