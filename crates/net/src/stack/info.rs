@@ -45,6 +45,7 @@ pub(super) fn encode(i: &Info, path: &Path, now: Instant) -> Vec<u8> {
     v[0] = number(i.state);
     v[1] = match i.phase {
         Phase::Open => 0,
+        Phase::Slowed => 2,
         Phase::Recovery => 3,
         Phase::Loss => 4,
     };

@@ -9,10 +9,20 @@ use std::time::Duration;
 pub enum Phase {
     #[default]
     Open,
+    /// Nothing is lost: the window comes down since a router has marked something.
+    Slowed,
     /// Found by later segments that arrived.
     Recovery,
     /// Found by a time-out.
     Loss,
+}
+
+impl Phase {
+    /// Whether nothing is believed to be lost.
+    #[must_use]
+    pub fn is_whole(self) -> bool {
+        matches!(self, Phase::Open | Phase::Slowed)
+    }
 }
 
 /// What is only counted.

@@ -64,16 +64,10 @@ impl Connection {
         if self.may_undo(now) && self.is_spurious(h, progress) {
             self.undo(now);
         }
-        if self.recovery.phase != Phase::Open && self.snd.una >= self.recovery.high {
-            if self.recovery.phase == Phase::Recovery {
-                self.window.cwnd = self.window.ssthresh;
-            }
-            self.recovery.phase = Phase::Open;
-            self.rack.recovered();
-        }
+        self.end_phase();
         if self.is_told_full(h) && progress.was_out && self.recovery.phase == Phase::Open {
             // As for a loss, but that nothing is to be taken back.
-            self.begin(Phase::Recovery);
+            self.begin(Phase::Slowed);
             self.recovery.undo = None;
         }
         self.window.took(progress.rtt, self.snd.una, self.snd.nxt);
@@ -83,7 +77,7 @@ impl Connection {
             0
         };
         match self.recovery.phase {
-            Phase::Recovery => self.reduce_proportionally(progress, lost),
+            Phase::Recovery | Phase::Slowed => self.reduce_proportionally(progress, lost),
             Phase::Open | Phase::Loss => {
                 let n = if self.rack.reordering_seen {
                     progress.delivered
@@ -96,6 +90,22 @@ impl Connection {
                 }
             }
         }
+    }
+
+    /// Ends what is over. A window that a mark has made smaller is left with more than what was out
+    /// then: the same mark may be told until there (Linux: `tcp_fastretrans_alert`).
+    fn end_phase(&mut self) {
+        let (una, high) = (self.snd.una, self.recovery.high);
+        match self.recovery.phase {
+            Phase::Slowed if una > high => self.window.cwnd = self.window.ssthresh,
+            Phase::Recovery if una >= high => {
+                self.window.cwnd = self.window.ssthresh;
+                self.rack.recovered();
+            }
+            Phase::Loss if una >= high => self.rack.recovered(),
+            _ => return,
+        }
+        self.recovery.phase = Phase::Open;
     }
 
     /// Whether a larger congestion window would have been used (RFC 7661; Linux:
@@ -114,14 +124,14 @@ impl Connection {
         let context = Context {
             least_rtt: self.rtt.least(),
             smooth_rtt: self.rtt.smooth(),
-            recovering: self.recovery.phase != Phase::Open,
+            recovering: !self.recovery.phase.is_whole(),
             sacked: self.snd.board.sacked(),
             mss: self.mss(),
         };
         let (lost, again) = self.rack.detect(&mut self.snd.board, now, &context);
         self.timers.reorder = again;
-        if lost > 0 && self.recovery.phase == Phase::Open {
-            self.begin(Phase::Recovery);
+        if lost > 0 && self.recovery.phase.is_whole() {
+            self.begin_recovery();
         }
         self.counts.lost += lost;
         lost
@@ -134,6 +144,26 @@ impl Connection {
         if lost > 0 && self.recovery.phase == Phase::Recovery {
             self.reduce_proportionally(&Progress::default(), lost);
         }
+    }
+
+    /// A first loss. Where a mark has the window come down already, it does not come down twice, and
+    /// that is not taken back (Linux: `tcp_enter_recovery`).
+    fn begin_recovery(&mut self) {
+        if self.recovery.phase != Phase::Slowed {
+            self.begin(Phase::Recovery);
+            return;
+        }
+        let r = &mut self.recovery;
+        r.phase = Phase::Recovery;
+        r.high = self.snd.nxt;
+        r.undo = Some(Undo {
+            cwnd: 0,
+            ssthresh: 0,
+            stamp: None,
+            resent: 0,
+            duplicates: 0,
+            marker: self.snd.una,
+        });
     }
 
     fn begin(&mut self, phase: Phase) {
@@ -188,8 +218,13 @@ impl Connection {
             let n = mss.min(self.snd.board.flight().saturating_sub(r.arrived));
             r.arrived += n;
             progress.delivered += n;
-            if r.repeated == 3 && r.phase == Phase::Open && self.snd.una > r.high {
-                self.begin(Phase::Recovery);
+            let begins = match r.phase {
+                Phase::Open => self.snd.una > r.high,
+                Phase::Slowed => true,
+                Phase::Recovery | Phase::Loss => false,
+            };
+            if r.repeated == 3 && begins {
+                self.begin_recovery();
                 self.counts.lost += self.snd.board.lose_head(mss);
             }
         }
@@ -214,7 +249,10 @@ impl Connection {
             (target - pipe).min(owed.max(progress.delivered) + slow_start)
         };
         // The first retransmission goes at once.
-        let send = if r.out == 0 { send.max(mss) } else { send };
+        let send = match r.phase {
+            Phase::Recovery if r.out == 0 => send.max(mss),
+            _ => send,
+        };
         self.window.cwnd = (pipe + send).max(mss);
     }
 

@@ -225,7 +225,7 @@ impl Connection {
         }
         self.arm_timeout(now);
         let may_probe = self.agreed.sack
-            && self.recovery.phase == super::Phase::Open
+            && self.recovery.phase.is_whole()
             && self.recovery.tail.is_none()
             && self.snd.board.lost() == 0;
         if let (true, Some(rtt)) = (may_probe, self.rtt.smooth()) {

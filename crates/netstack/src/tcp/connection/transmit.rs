@@ -1,7 +1,7 @@
 //! All that is sent: the SYN, what was lost, new bytes, probes, acknowledgements, resets.
 
 use super::timers::Kind;
-use super::{BASE, Connection, Emitted, Output, Phase, State};
+use super::{BASE, Connection, Emitted, Output, State};
 use crate::tcp::segment::{Flags, Header};
 use crate::time::Instant;
 use std::time::Duration;
@@ -318,7 +318,7 @@ impl Connection {
 
     /// Whether acknowledgements that come soon let more go at once (Linux: tcp_tso_should_defer).
     fn is_worth_waiting(&self, now: Instant, len: u64, most: u64, room: u64) -> bool {
-        if self.recovery.phase != Phase::Open || self.snd.board.flight() < 2 * len {
+        if !self.recovery.phase.is_whole() || self.snd.board.flight() < 2 * len {
             return false;
         }
         // It must come soon: something goes on just now, and half a round trip is over.

@@ -1,7 +1,9 @@
 //! Explicit congestion notification.
 
-use super::script::{OURS, Out, Script, THEIRS, options};
-use crate::tcp::{Changes, Config, Connection, Ecn, Emitted, Flags, Header, Output, Segment, Seq};
+use super::script::{Out, Script, THEIRS, options};
+use crate::tcp::{
+    Changes, Config, Connection, Ecn, Emitted, Flags, Header, Options, Output, Phase, Segment, Seq,
+};
 use crate::time::Instant;
 
 const MARKS: Flags = Flags::ECE.union(Flags::CWR);
@@ -61,6 +63,10 @@ fn who_is_asked_says_whether_it_can() {
 
 /// A connection that began with ours asking, and was answered by these flags.
 fn connected(flags: Flags) -> Script {
+    connected_by(flags, options())
+}
+
+fn connected_by(flags: Flags, options: Options) -> Script {
     let mut s = Script::connect(Config {
         gso_max: 0,
         ..config(Ecn::Asks)
@@ -70,7 +76,7 @@ fn connected(flags: Flags) -> Script {
     assert!(!out[0].header.can_be_marked);
     s.pass(10);
     let mut h = s.header(0, 0, Flags::SYN | Flags::ACK | flags);
-    (h.seq, h.options) = (THEIRS, options());
+    (h.seq, h.options) = (THEIRS, options);
     assert!(s.segment(h, b"").contains(Changes::ESTABLISHED));
     assert_eq!(s.sent().len(), 1);
     s
@@ -157,10 +163,48 @@ fn one_slows_down_once_in_a_window() {
     echo(&mut s, 5840);
     assert_eq!(s.c.info().slow_start_threshold, threshold);
     assert!(s.sent().iter().all(|o| !has(o, Flags::CWR)));
-    // All that was out then has come: the window is what it was to come down to.
-    let all = s.c.info().unacked as u32 * 1460 + 5840;
-    s.segment(s.header(0, all, Flags::ACK), b"");
-    echo(&mut s, all);
+    // All that was out then has come, and no more: what is told is the same mark still.
+    echo(&mut s, 14_600);
+    assert_eq!(s.c.info().slow_start_threshold, threshold);
+    assert_eq!(s.c.info().phase, Phase::Slowed);
+    assert!(s.sent().iter().all(|o| !has(o, Flags::CWR)));
+    // More has: the window is what it was to come down to, and this is another mark.
+    echo(&mut s, 16_060);
+    assert!(s.c.info().slow_start_threshold < threshold);
     assert_eq!(s.c.info().bytes_retransmitted, 0);
-    assert_eq!(OURS.plus(1).plus(all).distance(OURS), all as i32 + 1);
+}
+
+#[test]
+fn a_mark_is_no_loss() {
+    // Of a peer without selective acknowledgements.
+    let plain = Options {
+        sack_permitted: false,
+        ..options()
+    };
+    let mut s = connected_by(Flags::ECE, plain);
+    s.write(14_600);
+    s.sent();
+    s.pass(10);
+    let h = s.header(0, 1460, Flags::ACK | Flags::ECE);
+    s.segment(h, b"");
+    assert_eq!(s.c.info().phase, Phase::Slowed);
+    for n in 2..8 {
+        let h = s.header(0, n * 1460, Flags::ACK);
+        s.segment(h, b"");
+        s.sent();
+    }
+    let i = s.c.info();
+    assert_eq!((i.bytes_retransmitted, i.phase), (0, Phase::Slowed));
+    // What is repeated tells of a loss, for which it does not slow down again.
+    let threshold = i.slow_start_threshold;
+    for _ in 0..3 {
+        let h = s.header(0, 7 * 1460, Flags::ACK);
+        s.segment(h, b"");
+    }
+    let i = s.c.info();
+    assert_eq!(
+        (i.slow_start_threshold, i.phase),
+        (threshold, Phase::Recovery)
+    );
+    assert!(!s.sent().is_empty());
 }
