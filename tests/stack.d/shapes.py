@@ -46,6 +46,10 @@ def headers_inside():
         tool(which, "-A OUTPUT -p udp -m dscp --dscp 64", quiet=False)
         tool(which, "-A OUTPUT -p udp -m tcpmss --mss 5", quiet=False)
         tool(which, "-A OUTPUT -p udp -j TCPMSS --set-mss 500", quiet=False)
+        tool(which, "-A OUTPUT -p tcp -j TCPMSS --set-mss 500", quiet=False)
+        tool(which, "-A OUTPUT -p tcp ! --syn -j TCPMSS --set-mss 500", quiet=False)
+        tool(which, "-t mangle -A PREROUTING -p tcp --syn -j TCPMSS --clamp-mss-to-pmtu", quiet=False)
+        tool(which, "-t mangle -A PREROUTING -p tcp --syn -j TCPMSS --set-mss 500", quiet=False)
 
 
 def headers_outside():

@@ -172,11 +172,13 @@ impl Making<'_> {
             // (It only counts: another chain for what follows would cost at each.)
             Some(_) if e.goes_on() => {}
             Some(v) => rule.push(Expr::Immediate(None, Data::Verdict(v))),
-            None => rule.push(Expr::Target(Xt::untold(self.read(
-                &t,
-                &place,
-                Role::Target,
-            )?))),
+            None => {
+                let what = self.read(&t, &place, Role::Target)?;
+                if t.name()? == "TCPMSS" {
+                    xt::check_mss(t.info(), place.hooks, e.matches().any(|m| is_of_syns(&m)))?;
+                }
+                rule.push(Expr::Target(Xt::untold(what)));
+            }
         }
         rule.shrink_to_fit();
         Ok(rule)
@@ -216,6 +218,14 @@ impl Making<'_> {
             },
         }
     }
+}
+
+/// Whether a match lets nothing but SYNs through (`find_syn_match`).
+fn is_of_syns(m: &Part<'_>) -> bool {
+    const SYN: u8 = 2;
+    const INVERTED: u8 = 4;
+    let at = |n: usize| m.info().get(n).copied().unwrap_or(0);
+    m.name() == Ok("tcp") && at(10) & SYN != 0 && at(11) & INVERTED == 0
 }
 
 /// A match or target that may be in such a rule, with its length.

@@ -276,3 +276,40 @@ proptest! {
         }
     }
 }
+
+/// What is said of a rule at one of the hooks: 0 is input, 2 output.
+fn at_hook(hook: usize, rule: Vec<u8>) -> Result<()> {
+    let mut all: Vec<_> = (0..3).map(|_| plain(ACCEPT)).collect();
+    all.push(head(b"ERROR"));
+    all.insert(hook, rule);
+    let after = |n: usize| n + usize::from(n >= hook);
+    let begins = [0, 1, 2].map(|n| if n == hook { n } else { after(n) });
+    let blob = replacement(&all, begins, [0, 1, 2].map(after), 4);
+    replace(&Engine::default(), &blob).map(drop)
+}
+
+#[test]
+fn less_is_asked_for_in_syns_only() {
+    let of = |hook: usize, mss: u16, flags: u8, inverted: u8| {
+        let mut info = [0, 0, 0xff, 0xff, 0, 0, 0xff, 0xff].to_vec();
+        info.extend_from_slice(&[0, 0x17, flags, inverted, 0, 0, 0, 0]);
+        let mut less = mss.to_ne_bytes().to_vec();
+        less.resize(8, 0);
+        let target = part(b"TCPMSS", &less, 0);
+        at_hook(hook, entry(6, &part(b"tcp", &info, 0), &target))
+    };
+    assert_eq!((of(0, 500, 2, 0), of(2, 0xffff, 2, 0)), (Ok(()), Ok(())));
+    assert_eq!(of(0, 500, 0, 0), Err(EINVAL));
+    assert_eq!(of(0, 500, 2, 4), Err(EINVAL));
+    assert_eq!(of(0, 0xffff, 2, 0), Err(EINVAL));
+}
+
+#[test]
+fn a_quota_has_one_flag() {
+    let of = |flags: u8| {
+        let mut info = vec![0; 24];
+        (info[0], info[8]) = (flags, 100);
+        at_hook(2, entry(0, &part(b"quota", &info, 0), &verdict(DROP)))
+    };
+    assert_eq!([0, 1, 2].map(of), [Ok(()), Ok(()), Err(EINVAL)]);
+}

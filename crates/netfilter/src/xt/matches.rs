@@ -172,6 +172,13 @@ impl Match {
             },
             "iprange" => read_ip_range(b, scope.family.version())?,
             "statistic" => read_statistic(b)?,
+            _ => Match::read_field(scope, name, b)?,
+        })
+    }
+
+    /// Those of one field of a header, or of the length.
+    fn read_field(scope: &Scope<'_>, name: &str, b: Bytes<'_>) -> Result<Match> {
+        Ok(match name {
             "ttl" | "hl" => Match::Ttl {
                 mode: inverted(b.byte(0)?, 3)?,
                 ttl: b.byte(1)?,
@@ -200,10 +207,16 @@ impl Match {
                     not: b.byte(4)? != 0,
                 }
             }
-            "quota" => Match::Quota {
-                left: u64::from_ne_bytes(b.array(8)?).into(),
-                not: b.u32(0)? & 1 != 0,
-            },
+            "quota" => {
+                let flags = b.u32(0)?;
+                if flags & !1 != 0 {
+                    return Err(EINVAL);
+                }
+                Match::Quota {
+                    left: u64::from_ne_bytes(b.array(8)?).into(),
+                    not: flags != 0,
+                }
+            }
             "length" => Match::Length {
                 least: b.u16(0)?,
                 most: b.u16(2)?,
@@ -282,14 +295,7 @@ impl Match {
                 groups,
                 what,
                 not,
-            } => {
-                let within = |n: u32, (a, b): (u32, u32)| (a..=b).contains(&n);
-                let Some((uid, gid)) = p.owner else {
-                    return (what ^ not) & what == 0;
-                };
-                let fits = |bit: u8, is: bool| what & bit == 0 || is != (not & bit != 0);
-                fits(1, within(uid, *users)) && fits(2, within(gid, *groups)) && fits(4, true)
-            }
+            } => is_owned(p, (*users, *groups), *what, *not),
             Match::Mark {
                 of_flow,
                 mark,
@@ -333,8 +339,8 @@ impl Match {
                 mss.is_some_and(|n| (*least..=*most).contains(&n)) != *not
             }
             Match::Quota { left, not } => {
-                let n = p.len as u64;
                 // What is too much uses all up.
+                let n = p.len as u64;
                 let less = |l: u64| Some(l.saturating_sub(n));
                 let had = left.fetch_update(Relaxed, Relaxed, less).unwrap_or(0);
                 (had >= n) != *not
@@ -348,6 +354,17 @@ impl Match {
             }
         }
     }
+}
+
+/// Whether the socket that sends a packet is one of these users' and groups'.
+fn is_owned(p: &Packet<'_>, of: ((u32, u32), (u32, u32)), what: u8, not: u8) -> bool {
+    let (users, groups) = of;
+    let within = |n: u32, (a, b): (u32, u32)| (a..=b).contains(&n);
+    let Some((uid, gid)) = p.owner else {
+        return (what ^ not) & what == 0;
+    };
+    let fits = |bit: u8, is: bool| what & bit == 0 || is != (not & bit != 0);
+    fits(1, within(uid, users)) && fits(2, within(gid, groups)) && fits(4, true)
 }
 
 /// Which parts of a match are inverted; `EINVAL` for parts that it has not.

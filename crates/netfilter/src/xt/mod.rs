@@ -13,6 +13,7 @@ mod targets;
 pub use known::{Known, Place, all, find, has_revision};
 pub use matches::Match;
 pub use targets::Target;
+pub(crate) use targets::check_mss;
 
 use crate::expr::{Run, Scope, Step};
 use crate::packet::Version;

@@ -78,6 +78,28 @@ pub enum Target {
 /// `XT_TCPMSS_CLAMP_PMTU`.
 const CLAMP: u16 = 0xffff;
 
+/// Whether it is known at all of these hooks which way a packet goes.
+fn clamps(hooks: u8) -> bool {
+    const ALL: u8 =
+        1 << Hook::Forward as u8 | 1 << Hook::Output as u8 | 1 << Hook::Postrouting as u8;
+    hooks & !ALL == 0
+}
+
+/// Whether TCPMSS may be in a rule of iptables, which says that it is about SYNs
+/// (`tcpmss_tg4_check`).
+///
+/// # Errors
+///
+/// `EINVAL` if not.
+pub(crate) fn check_mss(info: &[u8], hooks: u8, has_syn: bool) -> Result<()> {
+    let is_clamp = Bytes(info).u16(0)? == CLAMP;
+    if has_syn && (!is_clamp || clamps(hooks)) {
+        Ok(())
+    } else {
+        Err(EINVAL)
+    }
+}
+
 impl Target {
     pub(super) fn read(
         scope: &Scope<'_>,
@@ -121,7 +143,11 @@ impl Target {
             "NOTRACK" => Target::NoTrack,
             "TCPMSS" => {
                 needs_protocol(scope, &[TCP])?;
-                Target::TcpMss(b.u16(0)?)
+                let mss = b.u16(0)?;
+                if mss == CLAMP && scope.base.is_some_and(|b| !clamps(1 << b.hook as u8)) {
+                    return Err(EINVAL);
+                }
+                Target::TcpMss(mss)
             }
             // Zones and helpers are not there.
             "CT" if b.u16(0)? == 1 && b.u16(2)? == 0 => Target::NoTrack,
