@@ -6,8 +6,8 @@ use crate::inflight::InFlight;
 use crate::options::Common;
 use crate::peeks;
 use crate::stream::Take;
-use abi::Result;
 use abi::errno::{EAGAIN, ECONNREFUSED, ENOBUFS, EPIPE};
+use abi::{Errno, Result};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -114,39 +114,62 @@ impl MsgQueue {
         max_msgs: usize,
         make: impl FnOnce() -> Result<Msg>,
     ) -> Result<usize> {
-        let n = {
-            let mut s = self.state.lock();
-            if s.closed {
-                return Err(ECONNREFUSED);
-            }
-            if s.shut || s.ended {
-                return Err(EPIPE);
-            }
-            if Self::full(&s, max_bytes, max_msgs) {
-                Self::wait(&mut s, sender);
-                return Err(EAGAIN);
-            }
-            let mut m = make()?;
-            let n = m.data.len();
-            if !self.admits(&mut m) {
+        let mut s = self.state.lock();
+        Self::takes(&s)?;
+        if Self::full(&s, max_bytes, max_msgs) {
+            Self::wait(&mut s, sender);
+            return Err(EAGAIN);
+        }
+        let (m, n);
+        if self.owner.filter.is_on() {
+            // A program may take a while: nobody waits for it. (Meanwhile others may use the room:
+            // there is one message more for each that sends just now.)
+            drop(s);
+            let mut whole = make()?;
+            n = whole.data.len();
+            if !self.admits(&mut whole) {
                 // Who sends is not told.
-                drop(s);
-                drop(m);
                 return Ok(n);
             }
-            let size = m.data.len();
-            if !self.charge(&mut s, size + OVERHEAD) {
-                // The files that it has are dropped without the lock.
-                drop(s);
-                drop(m);
-                return Err(ENOBUFS);
-            }
-            s.bytes += size + OVERHEAD;
-            s.msgs.push_back(m);
-            n
-        };
+            m = whole;
+            s = self.state.lock();
+        } else {
+            m = make()?;
+            n = m.data.len();
+        }
+        // The files of one that is refused are dropped without the lock.
+        let refused = self.append(&mut s, m);
+        drop(s);
+        if let Some((e, _)) = refused {
+            return Err(e);
+        }
         self.owner.notify(Events::READABLE);
         Ok(n)
+    }
+
+    /// Puts one at the end, or gives it back.
+    fn append(&self, s: &mut State, m: Msg) -> Option<(Errno, Msg)> {
+        if let Err(e) = Self::takes(s) {
+            return Some((e, m));
+        }
+        let size = m.data.len() + OVERHEAD;
+        if !self.charge(s, size) {
+            return Some((ENOBUFS, m));
+        }
+        s.bytes += size;
+        s.msgs.push_back(m);
+        None
+    }
+
+    /// Whether anything may come.
+    fn takes(s: &State) -> Result<()> {
+        if s.closed {
+            return Err(ECONNREFUSED);
+        }
+        if s.shut || s.ended {
+            return Err(EPIPE);
+        }
+        Ok(())
     }
 
     /// Whether the owner's filter lets it in, which may cut it.
@@ -328,4 +351,44 @@ pub fn take_all(src: &mut dyn Source) -> Result<Vec<u8>> {
         }
     }
     Ok(v)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filters::Filter;
+    use crate::ns::NetNamespace;
+    use crate::sys::{AF_UNIX, SOCK_DGRAM};
+
+    #[test]
+    fn no_program_runs_with_the_lock() {
+        let common = Common::new(&NetNamespace::new(), AF_UNIX, SOCK_DGRAM, 0);
+        let q = MsgQueue::new(&common, 1);
+        let send = |b: &[u8]| {
+            let mut is_free = false;
+            let r = q.send(&common, 4096, 10, || {
+                is_free = q.state.try_lock().is_some();
+                Ok(Msg {
+                    data: b.to_vec(),
+                    cred: Ucred::default(),
+                    files: None,
+                    from: Vec::new(),
+                    shown: false,
+                })
+            });
+            (r, is_free)
+        };
+        assert_eq!(send(b"first"), (Ok(5), false));
+        // Three bytes.
+        let code = [6, 0, 0, 0, 3, 0, 0, 0];
+        common
+            .filter
+            .set(Some(Arc::new(Filter::new(&code, None).unwrap())));
+        assert_eq!(send(b"second"), (Ok(6), true));
+        let s = q.state.lock();
+        assert_eq!(s.bytes, 8 + 2 * OVERHEAD);
+        drop(s);
+        q.state.lock().shut = true;
+        assert_eq!(send(b"third"), (Err(EPIPE), false));
+    }
 }
