@@ -522,8 +522,13 @@ impl<T: ?Sized> PortTable<T> {
                 best.push((b, t));
             }
         }
-        let newest: &Common = &best.last()?.0.common;
-        let group = newest.chooser.get().filter(|_| newest.flag(SO_REUSEPORT));
+        let newest = best.last()?.0.clone();
+        let group = newest.common.chooser.get();
+        let group = group.filter(|_| newest.common.flag(SO_REUSEPORT));
+        if group.is_some() {
+            // Others fit as well, of another device or another user.
+            best.retain(|(b, _)| newest.shares_with(b));
+        }
         let mut best: Vec<_> = best.into_iter().map(|(_, t)| t).collect();
         // A program may take a while.
         drop(inner);

@@ -131,3 +131,36 @@ fn all_ports_to_one_place() {
         .filter(|w| w[0].port.abs_diff(w[1].port) <= 2);
     assert!(follow.count() < 20);
 }
+
+#[test]
+fn none_is_chosen_but_of_the_newest_ones_group() {
+    let ns = NetNamespace::new();
+    let table = PortTable::<u8>::new();
+    let at = end(1, 40_000);
+    let add = |n: u8, flags: &[i32]| {
+        let common = Common::new(&ns, AF_INET, SOCK_STREAM, IPPROTO_TCP);
+        let cred = vfs::Credentials::user(0, 0, vec![]);
+        let set = |f: &i32| common.set(*f, &1i32.to_le_bytes(), &cred).unwrap();
+        flags.iter().for_each(set);
+        let asked = Asked {
+            at,
+            ports: PortRange::new(40_000, 40_009).unwrap(),
+            families: Families::Both,
+            common: &common,
+            uid: 0,
+        };
+        let b = table.bind(&asked, Rule::Udp, Some(Arc::new(n)));
+        b.unwrap()
+    };
+    let both = [SO_REUSEADDR, SO_REUSEPORT];
+    let _all = [add(1, &[SO_REUSEADDR]), add(2, &both), add(3, &both)];
+    let who = |port: u16| {
+        let coming = Coming {
+            from: end(2, port),
+            ask: &|_| 0,
+        };
+        *table.lookup(at, Some(coming), |_| Some(0)).unwrap()
+    };
+    let chosen: HashSet<u8> = (1..100).map(who).collect();
+    assert_eq!(chosen, HashSet::from([2, 3]));
+}

@@ -326,7 +326,10 @@ impl Confs {
     fn set(&mut self, t: &Table, of: ConfOf, s: Setting, value: i32) -> Result<Vec<i32>> {
         let v = self.of(of).ok_or(ENOENT)?;
         *v.of(s) = value;
-        v.set |= 1 << s.at;
+        // (Of IPv6's nobody asks.)
+        if s.version == Version::V4 {
+            v.set |= 1 << s.at;
+        }
         let for_each = [
             Setting::FORWARDING,
             Setting::FORWARDING_V6,
@@ -418,5 +421,29 @@ impl NetNamespace {
         let mut confs = self.confs.lock();
         confs.follow(t);
         confs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A setting of IPv6 at the same place says nothing of IPv4's.
+    #[test]
+    fn versions_are_apart() {
+        let v4 = Setting::ROUTE_LOCALNET;
+        let v6 = Setting {
+            version: Version::V6,
+            ..v4
+        };
+        let mut c = Confs::default();
+        c.devices.insert(7, Values::default());
+        let t = Table::default();
+        c.set(&t, ConfOf::Device(7), v6, 1).unwrap();
+        c.set(&t, ConfOf::Default, v4, 5).unwrap();
+        assert_eq!(c.device(7).get(v4), 5);
+        c.set(&t, ConfOf::Device(7), v4, 6).unwrap();
+        c.set(&t, ConfOf::Default, v4, 8).unwrap();
+        assert_eq!(c.device(7).get(v4), 6);
     }
 }
