@@ -316,16 +316,8 @@ impl Common {
                 }
                 self.set_flag(name, on);
             }
-            SO_SNDBUF | SO_SNDBUFFORCE => {
-                let n = self.buffer(name == SO_SNDBUFFORCE, int, cred)?;
-                self.sndbuf.store(n.max(SNDBUF_MIN), Ordering::Relaxed);
-                self.locked.fetch_or(SNDBUF_LOCK, Ordering::Relaxed);
-                self.notify(Events::WRITABLE);
-            }
-            SO_RCVBUF | SO_RCVBUFFORCE => {
-                let n = self.buffer(name == SO_RCVBUFFORCE, int, cred)?;
-                self.rcvbuf.store(n.max(RCVBUF_MIN), Ordering::Relaxed);
-                self.locked.fetch_or(RCVBUF_LOCK, Ordering::Relaxed);
+            SO_SNDBUF | SO_SNDBUFFORCE | SO_RCVBUF | SO_RCVBUFFORCE => {
+                self.set_buffer(name, int, cred)?;
             }
             SO_RCVPRIORITY => self.set_flag(name, on),
             SO_RCVMARK if !self.may_mark(cred) => return Err(EPERM),
@@ -363,6 +355,27 @@ impl Common {
                 }
                 self.locked.store(int as u32, Ordering::Relaxed);
             }
+            _ => return self.set_program(name, v),
+        }
+        Ok(())
+    }
+
+    fn set_buffer(&self, name: i32, int: i32, cred: &Credentials) -> Result<()> {
+        let n = self.buffer(matches!(name, SO_SNDBUFFORCE | SO_RCVBUFFORCE), int, cred)?;
+        if matches!(name, SO_SNDBUF | SO_SNDBUFFORCE) {
+            self.sndbuf.store(n.max(SNDBUF_MIN), Ordering::Relaxed);
+            self.locked.fetch_or(SNDBUF_LOCK, Ordering::Relaxed);
+            self.notify(Events::WRITABLE);
+        } else {
+            self.rcvbuf.store(n.max(RCVBUF_MIN), Ordering::Relaxed);
+            self.locked.fetch_or(RCVBUF_LOCK, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Those of programs that look at what comes.
+    fn set_program(&self, name: i32, v: &[u8]) -> Result<()> {
+        match name {
             SO_ATTACH_FILTER => self.filter.set(Some(Arc::new(self.program(v)?))),
             SO_DETACH_FILTER if self.flag(SO_LOCK_FILTER) => return Err(EPERM),
             SO_DETACH_FILTER => self.filter.detach()?,

@@ -558,6 +558,27 @@ impl Half {
         Ok(got)
     }
 
+    /// What a read that has got so many bytes meets where a byte lies aside.
+    fn meets(&self, s: &mut State, i: usize, got: usize, take: Take) -> Option<Meets> {
+        let aside = s.segs.get_mut(i)?.aside.take()?;
+        let meets = s.meet(&aside, got, take, self.inline());
+        s.segs.get_mut(i)?.aside = Some(aside);
+        Some(meets)
+    }
+
+    fn put_segment(
+        ring: &ByteRing,
+        dst: &mut dyn Sink,
+        meets: Option<&Meets>,
+        (from, len): (usize, usize),
+    ) -> Result<usize> {
+        match meets {
+            Some(Meets::Byte(b)) if dst.remaining() > 0 => dst.put(&[*b]),
+            Some(_) => Ok(0),
+            None => ring.peek_into(dst, from, len),
+        }
+    }
+
     fn read_segments(
         &self,
         s: &mut State,
@@ -586,12 +607,8 @@ impl Half {
                 (skip, at, i) = (skip - whole, at + seg.len, i + 1);
                 continue;
             }
-            let aside = seg.aside.take();
-            let meets = aside
-                .as_ref()
-                .map(|a| s.meet(a, got.n, take, self.inline()));
+            let meets = self.meets(s, i, got.n, take);
             let Some(seg) = s.segs.get_mut(i) else { break };
-            seg.aside = aside;
             match meets {
                 Some(Meets::End) => break,
                 Some(Meets::Pass) if take == Take::Peek => {
@@ -605,12 +622,8 @@ impl Half {
                 _ => {}
             }
             let from = if take == Take::Peek { at + skip } else { 0 };
-            let n = match meets {
-                Some(Meets::Byte(b)) if dst.remaining() > 0 => dst.put(&[b]),
-                Some(_) => Ok(0),
-                None => s.ring.peek_into(dst, from, seg.len - skip),
-            };
-            let n = match n {
+            let len = seg.len - skip;
+            let n = match Self::put_segment(&s.ring, dst, meets.as_ref(), (from, len)) {
                 Ok(n) => n,
                 Err(_) if got.n > 0 => break,
                 Err(e) => return Err(e),
