@@ -63,7 +63,10 @@ pub struct NetNamespace {
     /// Rules for packets, and whose memory they are: [`crate::rules`].
     pub(crate) rules: Arc<Engine>,
     pub(crate) rules_memory: Mutex<Option<Charge>>,
-    /// Whether there have been rules: what passes inside may be packets since.
+    /// Whether there have been rules: the stack has a loopback device since. Changed with the
+    /// table locked.
+    pub(crate) has_rules: AtomicBool,
+    /// The same, once it has it: what passes inside may be packets since.
     pub(crate) ruled: AtomicBool,
     /// One for the sandbox, as is the next one.
     pub(crate) worker: Arc<Worker>,
@@ -206,6 +209,7 @@ impl NetNamespace {
             rule_listeners: Listeners::default(),
             rules: Arc::default(),
             rules_memory: Mutex::default(),
+            has_rules: AtomicBool::new(false),
             ruled: AtomicBool::new(false),
             worker: shared.worker,
             memory: shared.memory,

@@ -37,7 +37,7 @@ impl NetNamespace {
     pub(crate) fn packets_inside(&self, to: Endpoint) -> Option<&Arc<Stack>> {
         let stack = self
             .stack()
-            .filter(|_| self.ruled.load(Ordering::Relaxed))?;
+            .filter(|_| self.ruled.load(Ordering::Acquire))?;
         let inside = self.is_local(to.ip) && self.names_at(to).is_none();
         inside.then_some(stack)
     }
@@ -53,7 +53,7 @@ impl NetNamespace {
 
     /// Takes in what passes inside as packets. Its caller holds no lock.
     pub(crate) fn pass_inside(&self) {
-        if self.ruled.load(Ordering::Relaxed)
+        if self.has_rules.load(Ordering::Relaxed)
             && let Some(s) = self.stack()
         {
             s.pass_inside();
@@ -114,17 +114,18 @@ impl NetNamespace {
         Ok(())
     }
 
-    /// The stack has the loopback device from now on.
+    /// The stack has the loopback device from now on. Whoever else begins just now waits until it
+    /// has, for the table.
     fn begin_rules(self: &Arc<Self>) {
+        let table = self.table.lock();
         if self.has_loopback() {
-            let table = self.table.lock();
             self.apply(&table);
         }
     }
 
-    /// The same, before the table is applied; whether it is news.
+    /// The same, before the table, which is locked, is applied; whether it is news.
     pub(crate) fn has_loopback(&self) -> bool {
-        if self.ruled.swap(true, Ordering::Relaxed) {
+        if self.has_rules.swap(true, Ordering::Relaxed) {
             return false;
         }
         let seed = u128::from_ne_bytes(random()) as u64;

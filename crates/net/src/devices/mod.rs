@@ -98,7 +98,7 @@ impl NetNamespace {
             // Others may ask for these.
             self.has_loopback();
         }
-        if t.entries.len() > 1 || self.ruled.load(Ordering::Relaxed) {
+        if t.entries.len() > 1 || self.has_rules.load(Ordering::Relaxed) {
             let of_program = |d: &Device| !matches!(d.kind, Kind::Loopback | Kind::Taken);
             let all = t.entries.iter().filter(|(_, e)| of_program(&e.device));
             let made = |e: &Entry| -> Arc<dyn Made> { e.device.clone() };
@@ -109,10 +109,13 @@ impl NetNamespace {
         } else if let Some(s) = self.stack() {
             s.set(&self.setup_of(t), HashMap::new());
         }
+        if self.has_rules.load(Ordering::Relaxed) {
+            self.ruled.store(true, Ordering::Release);
+        }
     }
 
     fn setup_of(&self, t: &Table) -> Setup {
-        let inside = if self.ruled.load(Ordering::Relaxed) {
+        let inside = if self.has_rules.load(Ordering::Relaxed) {
             Inside::Packets
         } else {
             Inside::Joined
