@@ -582,6 +582,7 @@ impl Remote {
         }
         if s.engine.state() == Phase::Closed && !s.over {
             s.over = true;
+            s.stamped = VecDeque::new();
             self.stack.timers.forget(&mut s.place);
             self.stack.connections.remove(&self.pair, self);
             if let Some(b) = s.binding.take() {
@@ -599,14 +600,14 @@ impl Remote {
     /// Tells of what has gone, and of what is acknowledged.
     fn tell_stamped(s: &mut State) {
         let (sent, acknowledged) = (s.engine.sent_until(), s.engine.acknowledged_until());
-        for (place, progress, what) in &mut s.stamped {
+        // Those that went are the first ones.
+        let new = s.stamped.partition_point(|(_, p, _)| *p == Progress::Went);
+        for (place, progress, what) in s.stamped.range_mut(new..) {
             if *place > sent {
                 break;
             }
-            if *progress == Progress::Waits {
-                *progress = Progress::Went;
-                what.goes();
-            }
+            *progress = Progress::Went;
+            what.goes();
         }
         while let Some((place, Progress::Went, what)) = s.stamped.front()
             && (*place <= acknowledged || !what.wants_ack())
@@ -632,6 +633,7 @@ impl Remote {
             return;
         };
         s.over = true;
+        s.stamped = VecDeque::new();
         self.stack.timers.forget(&mut s.place);
         self.stack.timers.look_at(Some(rest.deadline()));
         let (ns, binding) = (&self.common.ns, s.binding.take());

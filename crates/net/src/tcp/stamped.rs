@@ -18,6 +18,7 @@ use bytes::Bytes;
 use hostcall::MemSlice;
 use std::sync::Arc;
 use vfs::Source;
+use vfs::ucounts::{Charge, Kind};
 
 /// The most bytes of a send that are shown with its times.
 const SHOWN: usize = 32 << 10;
@@ -30,6 +31,8 @@ pub(crate) struct Stamped {
     number: u32,
     ends: (Endpoint, Endpoint),
     data: Bytes,
+    /// It is its socket's owner's memory.
+    _charge: Option<Charge>,
 }
 
 impl Stamped {
@@ -170,6 +173,17 @@ impl Tcp {
     }
 
     fn tell_of(&self, flags: u32, number: u32, data: Bytes) {
+        // Who may have no more memory is not told, as where no room is in the error queue.
+        let charge = match self.common.user.get() {
+            Some(u) => {
+                let bytes = size_of::<Stamped>() + data.len();
+                let Some(c) = u.charge(Kind::Kmem, bytes as u64, u64::MAX) else {
+                    return;
+                };
+                Some(c)
+            }
+            None => None,
+        };
         let errors = self.errors().clone();
         let of = |ends| Stamped {
             errors,
@@ -177,6 +191,7 @@ impl Tcp {
             number,
             ends,
             data,
+            _charge: charge,
         };
         match &self.state.read().phase {
             // What is said inside has come by then.

@@ -243,7 +243,7 @@ impl Outside for Remote {
 
     fn tell_when_sent(&self, what: Stamped) {
         self.work(|s, _| {
-            if s.stamped.len() < STAMPED_MOST {
+            if !s.over && s.stamped.len() < STAMPED_MOST {
                 let place = s.engine.written_until();
                 s.stamped.push_back((place, Progress::Waits, what));
             }
