@@ -169,7 +169,10 @@ def sends_rings_inside():
         T("twice", s.setsockopt, SOL_PACKET, TX_RING, ask)
         T("later", s.setsockopt, SOL_PACKET, LOSS, 1)
         T("later", s.setsockopt, SOL_PACKET, VERSION, 1)
+        T("later", s.setsockopt, SOL_PACKET, HAS_OFF, 1)
+        say("is not", s.getsockopt(SOL_PACKET, HAS_OFF))
         m = mmap.mmap(s.fileno(), 8192)
+        T("the other", s.setsockopt, SOL_PACKET, RX_RING, ask)
         head = 48 if version == 2 else 32
         at, length, mac = [(0, 8, 16), (0, 4, 12), (20, 16, 24)][version]
 
@@ -234,6 +237,16 @@ def sends_rings_inside():
     sees.send(frame(7))
     time.sleep(0.3)
     say("received", (struct.unpack("I", m[:4])[0] & 1, m[:200].count(bytes([7]) * 50)))
+    # The length is looked at before the place.
+    s = looks("w0", 0)
+    s.setsockopt(SOL_PACKET, VERSION, 1)
+    s.setsockopt(SOL_PACKET, HAS_OFF, 1)
+    s.setsockopt(SOL_PACKET, TX_RING, struct.pack("IIII", 4096, 2, 1024, 8))
+    m = mmap.mmap(s.fileno(), 8192)
+    for what, n, offset in ("both", 993, 8), ("place", 64, 8), ("end", 64, 961), ("last", 64, 960):
+        m[12:14], m[4:8], m[:4] = struct.pack("H", offset), struct.pack("I", n), struct.pack("I", 1)
+        T(what, s.send, b"")
+        say("status", struct.unpack("I", m[:4])[0])
 
 
 def sends_rings_outside():

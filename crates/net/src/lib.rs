@@ -45,7 +45,7 @@
 //! readiness                        the host's descriptors whose readiness is a socket's
 //! bindings                         who has which port, and the connections from it
 //! errors                           what is told of what was sent
-//! taps, fanout, receivers, frames  who looks at frames; who takes datagrams and packets that come
+//! taps, receivers, frames  who looks at frames; who takes datagrams and packets that come
 //! unix_names, groups, inflight     abstract names; groups of devices; files on their way
 //! options, stamps, peeks           options of all sockets, and the part of one that others share
 //! filters                          programs on packets
@@ -78,7 +78,6 @@ mod datagrams;
 pub mod devices;
 mod errors;
 mod family;
-mod fanout;
 mod filters;
 mod frames;
 mod groups;

@@ -26,6 +26,8 @@ pub struct Caller<'a> {
     pub cred: &'a Arc<Credentials>,
     /// The caller's file system, for UNIX sockets' names.
     pub paths: &'a dyn PathNames,
+    /// Whether a signal waits for it: what takes long ends then.
+    pub has_signal: &'a dyn Fn() -> bool,
 }
 
 impl Caller<'_> {

@@ -422,6 +422,7 @@ impl FileOps for Socket {
             any_pid: false,
             cred: &io.caller.credentials(),
             paths: &NoPaths,
+            has_signal: &|| io.caller.interrupted(),
         };
         self.send_all(io, &who, src, None, Control::default(), 0)
     }
@@ -434,6 +435,8 @@ impl FileOps for Socket {
             any_pid: false,
             cred: &file.cred,
             paths: &NoPaths,
+            // Nor whether it waits: what takes long ends soon.
+            has_signal: &|| true,
         };
         self.send(&who, src, None, Control::default(), 0)
     }

@@ -7,16 +7,19 @@
 //!   finds no room is counted and lost.
 //! - There are at most [`MOST`] taps in a namespace: each is looked at for each frame.
 
+pub(crate) mod fanout;
+
+use self::fanout::Fanout;
 use crate::clock::now;
-use crate::fanout::Fanout;
 use crate::interface::{LO_INDEX, LOOPBACK, NO_HEADER};
 use crate::options::Common;
 use abi::Result;
 use abi::errno::ENOBUFS;
 use netstack::ip::FrameMeta;
 use netstack::time::Instant;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -103,6 +106,8 @@ pub(crate) struct Taps {
     /// How many are bound to a protocol: mostly none.
     count: AtomicUsize,
     all: RwLock<Arc<Vec<Arc<dyn Tap>>>>,
+    /// Held while one looks for a group and joins it. Before all other locks here.
+    pub grouping: Mutex<()>,
 }
 
 impl Taps {
@@ -131,6 +136,14 @@ impl Taps {
     pub fn fanout(&self, id: u16) -> Option<Arc<Fanout>> {
         let all = self.all();
         all.iter().filter_map(|t| t.fanout()).find(|g| g.id() == id)
+    }
+
+    /// A number that no group has.
+    pub fn free_fanout(&self) -> Option<u16> {
+        let all = self.all();
+        let ids = all.iter().filter_map(|t| t.fanout()).map(|g| g.id());
+        let used: HashSet<u16> = ids.collect();
+        (0..=u16::MAX).find(|id| !used.contains(id))
     }
 
     /// What is told of each.

@@ -63,6 +63,7 @@ impl World {
             any_pid: false,
             cred: &self.cred,
             paths: &self.names,
+            has_signal: &|| false,
         }
     }
     pub fn socket(&self, family: u16, kind: u32) -> Arc<Socket> {

@@ -138,14 +138,14 @@ impl Protocol for PacketSocket {
 
     fn send(
         &self,
-        _: &Caller<'_>,
+        who: &Caller<'_>,
         src: &mut dyn Source,
         dest: Option<&[u8]>,
         _: Control,
         flags: u32,
     ) -> Result<usize> {
         let _ = flags & (MSG_DONTWAIT | MSG_NOSIGNAL);
-        self.send_frame(src, dest)
+        self.send_frame(who, src, dest)
     }
 
     fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
@@ -243,4 +243,41 @@ impl Protocol for PacketSocket {
 /// How much a program may send at once.
 fn send_room(common: &Common) -> usize {
     common.sndbuf.load(Ordering::Relaxed) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::options::FANOUT;
+    use crate::socket::Socket;
+    use crate::sys::{AF_PACKET, SOCK_RAW, SOL_PACKET};
+    use crate::testing::World;
+    use abi::errno::ENOSPC;
+    use std::sync::{Arc, Barrier};
+    use vfs::Credentials;
+
+    /// Of those that ask for a group of one member at the same time one gets it.
+    #[test]
+    fn a_group_is_made_once() {
+        let w = World {
+            cred: Arc::new(Credentials::user(0, 0, vec![])),
+            ..World::new()
+        };
+        let all = i32::from(u16::to_be(3));
+        let make = || crate::socket(&w.ns, AF_PACKET.into(), SOCK_RAW, all, &w.who()).unwrap();
+        for id in 1..60u32 {
+            let both: [Arc<Socket>; 2] = [make(), make()];
+            // PACKET_FANOUT_LB.
+            let asked = [id | 1 << 16, 1].map(u32::to_le_bytes).concat();
+            let barrier = Barrier::new(2);
+            let join = |s: &Socket| {
+                barrier.wait();
+                s.set_option(&w.cred, SOL_PACKET, FANOUT, &asked)
+            };
+            let (a, b) = std::thread::scope(|t| {
+                let other = t.spawn(|| join(&both[0]));
+                (join(&both[1]), other.join().unwrap())
+            });
+            assert_eq!([a, b].iter().filter(|r| **r == Err(ENOSPC)).count(), 1);
+        }
+    }
 }

@@ -2,10 +2,10 @@
 
 use super::ring::{Request, Ring, Version};
 use super::{PACKET_AUXDATA, PacketSocket};
-use crate::fanout::{Asked, DEFRAGMENT, Fanout, Kind, ROLLOVER, UNIQUE_ID};
 use crate::filters::Filter;
 use crate::options::{SO_ACCEPTCONN, SO_LOCK_FILTER, int_of};
 use crate::sys::{SOL_PACKET, SOL_SOCKET};
+use crate::taps::fanout::{Asked, DEFRAGMENT, Fanout, Kind, ROLLOVER, UNIQUE_ID};
 use abi::Result;
 use abi::errno::{EALREADY, EBUSY, EINVAL, ENODEV, ENOMEM, ENOPROTOOPT, EPERM};
 use vfs::ring::RingMemory;
@@ -15,7 +15,7 @@ const ADD_MEMBERSHIP: i32 = 1;
 const DROP_MEMBERSHIP: i32 = 2;
 const RX_RING: i32 = 5;
 const TX_RING: i32 = 13;
-const FANOUT: i32 = 18;
+pub(super) const FANOUT: i32 = 18;
 const TX_HAS_OFF: i32 = 19;
 const ROLLOVER_STATS: i32 = 21;
 pub const FANOUT_DATA: i32 = 22;
@@ -79,7 +79,8 @@ impl PacketSocket {
             TX_RING => self.set_send_ring(v),
             FANOUT => self.set_fanout(v),
             FANOUT_DATA => self.set_fanout_program(v),
-            TX_HAS_OFF if has_ring() => Err(EBUSY),
+            // Which is not so for a ring that there is, and not told.
+            TX_HAS_OFF if has_ring() => int_of(v).map(drop),
             VERSION => {
                 let version = Version::of(int_of(v)?)?;
                 if has_ring() {
@@ -180,18 +181,17 @@ impl PacketSocket {
         if flags & DEFRAGMENT != 0 || kind == Kind::Rollover && flags & ROLLOVER != 0 {
             return Err(EINVAL);
         }
-        let mut own = self.rx.fanout.write();
-        if own.is_some() {
+        // Nobody else makes the same group meanwhile.
+        let taps = &self.common.ns.taps;
+        let grouping = taps.grouping.lock();
+        if self.rx.fanout.read().is_some() {
             return Err(EALREADY);
         }
-        let taps = &self.common.ns.taps;
-        drop(own);
         if flags & UNIQUE_ID != 0 {
             if asked.id != 0 {
                 return Err(EINVAL);
             }
-            let free = (0..=u16::MAX).find(|id| taps.fanout(*id).is_none());
-            asked.id = free.ok_or(ENOMEM)?;
+            asked.id = taps.free_fanout().ok_or(ENOMEM)?;
         }
         if bound.protocol == 0 {
             return Err(EINVAL);
@@ -200,12 +200,9 @@ impl PacketSocket {
             Some(g) => g,
             None => Fanout::new(asked)?,
         };
-        own = self.rx.fanout.write();
-        if own.is_some() {
-            return Err(EALREADY);
-        }
         group.join(&asked, self.rx.clone())?;
-        *own = Some(group);
+        *self.rx.fanout.write() = Some(group);
+        drop(grouping);
         Ok(())
     }
 
@@ -226,13 +223,10 @@ impl PacketSocket {
     fn set_send_ring(&self, v: &[u8]) -> Result<()> {
         let version = self.settings.lock().version;
         let request = Request::read(v, version)?;
-        if version == Version::V3 && request.asks_for_blocks() {
-            return Err(EINVAL);
-        }
-        let mut tx = self.tx.lock();
-        if tx.as_ref().is_some_and(|r| r.memory().is_mapped()) {
+        if self.is_mapped() {
             return Err(EBUSY);
         }
+        let mut tx = self.tx.lock();
         if request.block_nr == 0 {
             if !request.is_empty() {
                 return Err(EINVAL);
@@ -245,8 +239,17 @@ impl PacketSocket {
         if tx.is_some() {
             return Err(EBUSY);
         }
+        if version == Version::V3 && request.asks_for_blocks() {
+            return Err(EINVAL);
+        }
         *tx = Some(self.new_ring(request, version, 0)?);
         Ok(())
+    }
+
+    /// Whether somebody maps one of the rings: both stay as they are then.
+    fn is_mapped(&self) -> bool {
+        let of = |r: &Option<Ring>| r.as_ref().is_some_and(|r| r.memory().is_mapped());
+        of(&self.rx.queue.lock().ring) || of(&self.tx.lock())
     }
 
     fn new_ring(&self, request: Request, version: Version, reserve: usize) -> Result<Ring> {
@@ -266,11 +269,7 @@ impl PacketSocket {
         let s = self.settings.lock();
         let (version, reserve) = (s.version, s.reserve as usize);
         let request = Request::read(v, version)?;
-        let old = {
-            let q = self.rx.queue.lock();
-            q.ring.as_ref().map(|r| r.memory().clone())
-        };
-        if old.as_ref().is_some_and(|m| m.is_mapped()) {
+        if self.is_mapped() {
             return Err(EBUSY);
         }
         if request.block_nr == 0 {
@@ -280,7 +279,7 @@ impl PacketSocket {
             self.rx.queue.lock().ring = None;
             return Ok(());
         }
-        if old.is_some() {
+        if self.rx.queue.lock().ring.is_some() {
             return Err(EBUSY);
         }
         let ring = self.new_ring(request, version, reserve)?;

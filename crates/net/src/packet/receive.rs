@@ -1,10 +1,10 @@
 //! The receiving side of a packet socket: what it gets of a frame that passes.
 
 use super::ring::{CSUM_NOT_READY, CSUM_VALID, Put, Ring};
-use crate::fanout::Fanout;
 use crate::filters::Packet;
 use crate::interface::NO_HEADER;
 use crate::options::Common;
+use crate::taps::fanout::Fanout;
 use crate::taps::{At, Census, OUTGOING, Seen, Tap, Way};
 use crate::work::{Job, Next, Ticket, Worker};
 use abi::Result;

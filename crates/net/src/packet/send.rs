@@ -4,6 +4,7 @@ use super::transmit::{Lost, Offset};
 use super::{ADDRESS, NO_HEADER, PacketSocket, send_room};
 use crate::interface::Interface;
 use crate::msgqueue::take_all;
+use crate::protocol::Caller;
 use crate::sys::SOCK_RAW;
 use abi::Result;
 use abi::errno::{EINVAL, EMSGSIZE, ENETDOWN, ENOBUFS, ENXIO};
@@ -22,10 +23,14 @@ pub(super) struct Way {
 }
 
 impl Way {
+    /// The most bytes of a frame.
+    pub fn most(&self) -> usize {
+        self.interface.mtu as usize + if self.raw { HEADER } else { 0 }
+    }
+
     /// Whether so many bytes may be sent.
     pub fn check(&self, n: usize) -> Result<()> {
-        let most = self.interface.mtu as usize + if self.raw { HEADER } else { 0 };
-        if n > most {
+        if n > self.most() {
             return Err(EMSGSIZE);
         }
         if self.raw && n < HEADER {
@@ -41,7 +46,12 @@ impl PacketSocket {
     }
 
     /// As `packet_snd` and `tpacket_snd`. A frame goes to the device as it is, or not at all.
-    pub(super) fn send_frame(&self, src: &mut dyn Source, dest: Option<&[u8]>) -> Result<usize> {
+    pub(super) fn send_frame(
+        &self,
+        who: &Caller<'_>,
+        src: &mut dyn Source,
+        dest: Option<&[u8]>,
+    ) -> Result<usize> {
         if self.tx.lock().is_some() {
             let s = self.settings.lock();
             let lost = match s.loses() {
@@ -53,7 +63,7 @@ impl PacketSocket {
                 false => Offset::Fixed,
             };
             drop(s);
-            return self.send_ring(dest, lost, offset);
+            return self.send_ring(who, dest, lost, offset);
         }
         let way = self.way(dest)?;
         let n = src.remaining();

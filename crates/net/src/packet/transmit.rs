@@ -8,7 +8,9 @@
 //!   ends unless PACKET_LOSS says to go on.
 
 use super::ring::Ring;
+use super::send::Way;
 use super::{PacketSocket, ring};
+use crate::protocol::Caller;
 use abi::Result;
 use abi::errno::{EINVAL, EMSGSIZE};
 use hostcall::MemSlice;
@@ -18,6 +20,9 @@ use std::sync::atomic::Ordering;
 const AVAILABLE: u32 = 0;
 const SEND_REQUEST: u32 = 1;
 const WRONG_FORMAT: u32 = 4;
+
+/// After how many frames it is looked whether the caller has got a signal.
+const LOOKS: u32 = 64;
 
 fn word(m: MemSlice<'_>, at: usize) -> u32 {
     if at + 4 > m.len() {
@@ -29,9 +34,11 @@ fn word(m: MemSlice<'_>, at: usize) -> u32 {
 }
 
 impl PacketSocket {
-    /// Sends all frames of the ring that are to be sent; how many bytes they were.
+    /// Sends all frames of the ring that are to be sent, or as many as there is time for until the
+    /// caller gets a signal; how many bytes they were.
     pub(super) fn send_ring(
         &self,
+        who: &Caller<'_>,
         dest: Option<&[u8]>,
         goes_on: Lost,
         has_offset: Offset,
@@ -40,7 +47,11 @@ impl PacketSocket {
         let mut sent = 0;
         // What a program puts in meanwhile is another call's.
         let most = self.tx.lock().as_ref().map_or(0, Ring::frames);
-        for _ in 0..most {
+        for i in 0..most {
+            // There may be millions of them.
+            if i % LOOKS == LOOKS - 1 && (who.has_signal)() {
+                break;
+            }
             // No lock is held while a frame goes: it may come to this very socket.
             let mut ring = self.tx.lock();
             let Some(r) = ring.as_mut() else { break };
@@ -50,29 +61,24 @@ impl PacketSocket {
             if status.is_none_or(|s| s.load(Ordering::Acquire) != SEND_REQUEST) {
                 break;
             }
-            let frame = bytes_of(r, m, has_offset, self.is_raw());
-            let wrong = match &frame {
-                Ok(b) => way.check(b.len()).err(),
-                Err(e) => Some(*e),
-            };
-            let said = match (wrong, goes_on) {
-                (Some(_), Lost::Ends) => WRONG_FORMAT,
+            let frame = bytes_of(r, m, has_offset, (self.is_raw(), &way));
+            let said = match (&frame, goes_on) {
+                (Err(_), Lost::Ends) => WRONG_FORMAT,
                 _ => AVAILABLE,
             };
             ring::set_status(m, at, said);
-            if wrong.is_none() || goes_on == Lost::GoesOn {
+            if said == AVAILABLE {
                 r.advance();
             }
             drop(ring);
-            match (frame, wrong, goes_on) {
-                (Ok(b), None, _) => {
+            match frame {
+                Ok(b) => {
                     let n = b.len();
                     self.give(&way, b)?;
                     sent += n;
                 }
-                (_, Some(_), Lost::GoesOn) => {}
-                (_, Some(e), Lost::Ends) => return Err(e),
-                (Err(e), None, _) => return Err(e),
+                Err(_) if goes_on == Lost::GoesOn => {}
+                Err(e) => return Err(e),
             }
         }
         Ok(sent)
@@ -94,7 +100,12 @@ pub(super) enum Offset {
 }
 
 /// The bytes of a frame (`tpacket_parse_header`).
-fn bytes_of(r: &Ring, m: MemSlice<'_>, offset: Offset, raw: bool) -> Result<Vec<u8>> {
+fn bytes_of(
+    r: &Ring,
+    m: MemSlice<'_>,
+    offset: Offset,
+    (is_raw, way): (bool, &Way),
+) -> Result<Vec<u8>> {
     let (len, places) = r.lengths_at();
     let least = r.header().next_multiple_of(16);
     // Of the third kind frames are of one size, too.
@@ -102,21 +113,22 @@ fn bytes_of(r: &Ring, m: MemSlice<'_>, offset: Offset, raw: bool) -> Result<Vec<
         return Err(EINVAL);
     }
     let n = word(m, len) as usize;
+    let room = m.len().checked_sub(least).ok_or(EINVAL)?;
+    if n > room.min(way.most()) {
+        return Err(EMSGSIZE);
+    }
     let at = match offset {
         Offset::Fixed => least,
         Offset::Said => {
             let both = word(m, places);
-            let at = if raw { both & 0xffff } else { both >> 16 } as usize;
-            if !(least..m.len()).contains(&at) {
+            let at = if is_raw { both & 0xffff } else { both >> 16 } as usize;
+            if !(least..=m.len() - n).contains(&at) {
                 return Err(EINVAL);
             }
             at
         }
     };
-    let room = m.len().checked_sub(at).ok_or(EINVAL)?;
-    if n > room {
-        return Err(EMSGSIZE);
-    }
+    way.check(n)?;
     let mut b = vec![0; n];
     m.sub(at, n).copy_to(&mut b);
     Ok(b)

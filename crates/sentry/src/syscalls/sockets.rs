@@ -123,6 +123,7 @@ pub(super) fn as_caller<R>(cx: &Context, f: impl FnOnce(&net::Caller<'_>) -> R) 
         any_pid: cred.has_in(&cx.pid.ns.user, vfs::Caps::SYS_ADMIN),
         cred: &cred,
         paths: &Names(cx),
+        has_signal: &|| cx.has_signal_work(),
     })
 }
 

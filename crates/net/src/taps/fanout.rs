@@ -8,7 +8,7 @@
 //! - A group sees no frame that one of its own has sent.
 //! - It lasts as long as it has members; there are no more of them than there may be taps.
 
-use crate::filters::{Filter, Packet};
+use crate::filters::{Filter, Packet, chance};
 use crate::taps::{Seen, Tap};
 use abi::Result;
 use abi::errno::{EINVAL, ENOSPC};
@@ -198,11 +198,7 @@ impl Fanout {
                 turn.wrapping_add(1) as usize % n
             }
             Kind::Cpu | Kind::Queue | Kind::Rollover => 0,
-            Kind::Random => {
-                let mut b = [0; 4];
-                hostcall::time::random(&mut b);
-                u32::from_ne_bytes(b) as usize % n
-            }
+            Kind::Random => chance() as usize % n,
             Kind::Program => {
                 let program = self.program.read().clone();
                 program.map_or(0, |p| p.run(&packet(seen)) as usize % n)
