@@ -210,7 +210,9 @@ fn bind_conflicts() {
     for _ in 0..4 {
         w.connect(&tcp(AF_INET), &v4("127.0.0.1", 8200)).unwrap();
     }
-    assert!(f.accept().is_ok() && g.accept().is_ok() && f.accept().is_ok() && g.accept().is_ok());
+    // By chance.
+    let of = |s: &Socket| std::iter::from_fn(|| s.accept().ok()).count();
+    assert_eq!(of(&f) + of(&g), 4);
 }
 
 #[test]
