@@ -4,6 +4,8 @@
 #include "check.h"
 #include <linux/mount.h>
 #include <linux/stat.h>
+#include <poll.h>
+#include <sys/epoll.h>
 #include <sys/statvfs.h>
 
 int mount(const char *, const char *, const char *, unsigned long, const void *);
@@ -1107,8 +1109,73 @@ static void handles(void)
 	T(by(AT_FDCWD, &h, O_PATH));
 }
 
+static int told(int fd)
+{
+	struct pollfd p = { fd, POLLIN | POLLPRI };
+	poll(&p, 1, 0);
+	return p.revents;
+}
+
+/* Who has the list of mounts open is told, once each time, that it has changed. */
+static void changes(void)
+{
+	own();
+	int fd = open("/proc/self/mountinfo", O_RDONLY), other = open("/proc/self/mounts", O_RDONLY);
+	T(told(fd));
+	mkdir("a", 0755), mkdir("b", 0755);
+	T(mount("t", "a", "tmpfs", 0, NULL));
+	T(told(fd));
+	T(told(fd));
+	T(told(other));
+	int ep = epoll_create1(0);
+	struct epoll_event e = { EPOLLPRI | EPOLLET, { .u32 = 7 } };
+	T(epoll_ctl(ep, EPOLL_CTL_ADD, fd, &e));
+	T(epoll_wait(ep, &e, 1, 0));
+	T(mount(NULL, "a", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY, NULL));
+	T(epoll_wait(ep, &e, 1, 1000));
+	T(e.events);
+	T(epoll_wait(ep, &e, 1, 0));
+	T(mount("a", "b", NULL, MS_BIND, NULL));
+	T(epoll_wait(ep, &e, 1, 1000));
+	struct attr a = { .set = MOUNT_ATTR_NOEXEC };
+	T(setattr(AT_FDCWD, "b", 0, &a, sizeof a));
+	T(told(other));
+	T(told(other));
+	T(umount2("b", 0));
+	T(told(other));
+	/* Who waits is woken. */
+	pid_t p = fork();
+	if (p == 0) {
+		usleep(50000);
+		_exit(mount("t", "b", "tmpfs", 0, NULL) != 0);
+	}
+	T(told(fd));
+	struct pollfd f = { fd, POLLPRI };
+	T(poll(&f, 1, 2000));
+	T(f.revents);
+	int st;
+	waitpid(p, &st, 0);
+	T(WEXITSTATUS(st));
+	/* Not of another namespace's, nor of a mount that is in none. */
+	p = fork();
+	if (p == 0)
+		_exit(unshare(CLONE_NEWNS) || mount("u", "a", "tmpfs", 0, NULL));
+	waitpid(p, &st, 0);
+	T(WEXITSTATUS(st));
+	T(told(fd));
+	int d = open_tree(AT_FDCWD, "a", CLONE_);
+	T(told(fd));
+	T(move_mount(d, "", AT_FDCWD, "b", F_EMPTY));
+	T(told(fd));
+	close(d);
+	T(told(fd));
+	int n = open("/proc/self/status", O_RDONLY);
+	T(epoll_ctl(ep, EPOLL_CTL_ADD, n, &e));
+	close(n), close(fd), close(other), close(ep);
+}
+
 static const struct check checks[] = {
-	CHECK(handles),
+	CHECK(handles), CHECK(changes),
 	CHECK(context), CHECK(pick), CHECK(trees), CHECK(beneath), CHECK(attributes), CHECK(shared), CHECK(groups), CHECK(tell),
 	CHECK(rights), CHECK(layers), CHECK(hidden), CHECK(loops), CHECK(revealing), CHECK(shown),
 };

@@ -18,7 +18,7 @@
 //! | [`landlock`] | what processes forbid themselves: files by place, ports, whom they reach |
 //! | [`params`] | what a file system is mounted with |
 //! | [`vfs`] | the root object: numbers, registries |
-//! | [`watch`] | telling inotify |
+//! | [`watch`], [`notice`] | telling inotify; generated files that tell when they change |
 //! | [`mount`] | [`Mount`], [`Path`] |
 //! | [`dentry`] | [`Dentry`] and [`SuperBlock`]: the cache of names |
 //! | [`inode`] | [`Inode`]: what a file system implements |
@@ -61,6 +61,7 @@ pub mod locks;
 pub mod mode;
 pub mod mount;
 pub mod namespace;
+pub mod notice;
 pub mod ops;
 pub mod params;
 pub mod peers;

@@ -11,10 +11,10 @@ use std::any::Any;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use vfs::file::File;
-use vfs::fs::Notice;
 use vfs::fs::dynamic::{DynDir, DynEntry, DynFile, DynFs, DynInode, DynNode};
 use vfs::inode::SetAttr;
 use vfs::mode::{Want, generic_permission};
+use vfs::notice::Notice;
 use vfs::{Caller, Caps, Credentials, FileType, Perm};
 
 /// `CGROUP2_SUPER_MAGIC`.

@@ -41,8 +41,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use vfs::Perm;
-use vfs::fs::{Elsewhere, Notice};
 use vfs::inode::SetAttr;
+use vfs::notice::{Elsewhere, Notice, Seen};
 use vfs::ucounts::Kind;
 use vfs::userns::{NsId, UserNs};
 
@@ -145,7 +145,7 @@ struct Notices {
 
 impl Notices {
     fn new(elsewhere: Option<Elsewhere>) -> Notices {
-        let new = || Notice::new(elsewhere.clone());
+        let new = || Notice::new(Seen::AtRead, elsewhere.clone());
         Notices {
             state: new(),
             memory: new(),

@@ -14,12 +14,12 @@
 //! ```
 
 use super::listing::Listing;
-use super::notice::Notice;
 use crate::caller::Caller;
 use crate::dentry::{Caching, Dentry, FileSystem, StatFs, SuperBlock};
 use crate::file::{File, FileOps, Sink, Source};
 use crate::inode::{Follow, Inode, InodeExt, SetAttr, Watcher};
 use crate::mode::{FileType, Perm, Want, generic_permission};
+use crate::notice::{Notice, Seen};
 use crate::ucounts::Charge;
 use crate::vfs::Vfs;
 use crate::{DirEntry, Path, Stat, now};
@@ -436,11 +436,13 @@ impl Inode for DynInode {
                 if let Some(ops) = f.clone().open(cx, flags)? {
                     return Ok(ops);
                 }
+                let file = f.bound(cx)?.unwrap_or_else(|| f.clone());
+                let seen = file.notice().map_or(0, |n| n.seen_at_open());
                 Ok(Arc::new(OpenDynFile {
-                    file: f.bound(cx)?.unwrap_or_else(|| f.clone()),
+                    file,
                     inode: self,
                     text: Mutex::default(),
-                    seen: AtomicU64::new(0),
+                    seen: AtomicU64::new(seen),
                 }))
             }
             _ => Err(EACCES),
@@ -501,7 +503,8 @@ impl FileOps for OpenDynFile {
         let text = match old {
             Some(t) => t,
             None => {
-                let changes = self.file.notice().map(|n| n.changes());
+                let notice = self.file.notice().filter(|n| n.seen == Seen::AtRead);
+                let changes = notice.map(|n| n.changes());
                 let t: Arc<[u8]> = self.file.generate(file)?.into();
                 // (Linux takes it where it shows something.)
                 if let Some(n) = changes.filter(|_| !t.is_empty()) {
@@ -530,10 +533,18 @@ impl FileOps for OpenDynFile {
     fn poll(&self, _: &File, mask: Events) -> Events {
         let ready = mask & (Events::READABLE | Events::WRITABLE);
         match self.file.notice() {
-            Some(n) if n.changes() != self.seen.load(Ordering::SeqCst) => {
-                ready | mask & Notice::EVENTS
+            Some(n) => {
+                let changes = n.changes();
+                let seen = match n.seen {
+                    Seen::AtRead => self.seen.load(Ordering::SeqCst),
+                    Seen::AtPoll => self.seen.swap(changes, Ordering::SeqCst),
+                };
+                match seen == changes {
+                    true => ready,
+                    false => ready | mask & Notice::EVENTS,
+                }
             }
-            _ => ready,
+            None => ready,
         }
     }
     fn wait_queue(&self) -> Option<&WaitQueue> {

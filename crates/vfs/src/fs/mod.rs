@@ -3,10 +3,8 @@
 pub mod dev;
 pub mod dynamic;
 mod listing;
-mod notice;
 pub mod overlayfs;
 pub mod root_layer;
 pub mod tmpfs;
 
 pub use listing::Listing;
-pub use notice::{Elsewhere, Notice};

@@ -58,7 +58,9 @@ impl MountNamespace {
             return Err(EINVAL);
         }
         may_have(&path.mnt, flags)?;
-        apply(&[(path.mnt.clone(), flags | path.mnt.flags() & OWN)])
+        apply(&[(path.mnt.clone(), flags | path.mnt.flags() & OWN)])?;
+        self.core.changed.tell();
+        Ok(())
     }
 
     /// Whether [`MountNamespace::set_flags`] would be allowed.
@@ -90,6 +92,7 @@ impl MountNamespace {
         if let Some(p) = c.propagation {
             all.iter().for_each(|m| self.propagate(m, p));
         }
+        self.core.changed.tell();
         Ok(())
     }
 

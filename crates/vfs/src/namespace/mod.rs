@@ -36,6 +36,7 @@ pub use trees::Detached;
 
 use crate::dentry::Dentry;
 use crate::mount::{Mount, MountFlags, NewFlags, Path};
+use crate::notice::{Notice, Seen};
 use crate::peers::{Copied, Peers};
 use crate::ucounts::{Kind, Ucounts};
 use crate::userns::{NsId, UserNs};
@@ -74,6 +75,8 @@ pub(crate) struct Core {
     /// Of a detached tree alone: the namespace that it was copied from, 0 for what was mounted
     /// anew (`seq_origin`).
     origin: Option<u64>,
+    /// Its mounts have changed (`touch_mnt_namespace`).
+    changed: Arc<Notice>,
     /// False once its owner ends. Held while others change its mounts.
     alive: Mutex<bool>,
 }
@@ -86,6 +89,7 @@ impl Core {
             count: AtomicUsize::new(0),
             payer: payer(user),
             origin,
+            changed: Notice::new(Seen::AtPoll, None),
             alive: Mutex::new(true),
         });
         registry.cores.lock().insert(core.id, Arc::downgrade(&core));
@@ -104,6 +108,7 @@ impl Core {
             m.set_held(&self.payer);
         }
         self.count.fetch_add(all.len(), Ordering::Relaxed);
+        self.changed.tell();
     }
     /// A mount leaves with all below it. Each is on its own then with [`Parting::Cut`], but for
     /// those that are locked to what they cover: what they hide stays hidden (`umount_tree`). Gives
@@ -118,6 +123,7 @@ impl Core {
             }
         }
         self.count.fetch_sub(all.len(), Ordering::Relaxed);
+        self.changed.tell();
         all
     }
     /// So many mounts went to another tree.
@@ -230,7 +236,11 @@ impl MountNamespace {
     pub fn user(&self) -> &UserNs {
         &self.core.user
     }
+    /// Told of when its mounts change.
     #[must_use]
+    pub fn changed(&self) -> &Arc<Notice> {
+        &self.core.changed
+    }
     pub(crate) fn registry(&self) -> &Registry {
         &self.registry
     }
@@ -440,6 +450,7 @@ impl MountNamespace {
         for s in self.registry.standpoints() {
             s.replace(root, new);
         }
+        self.core.changed.tell();
         Ok(())
     }
 

@@ -320,6 +320,7 @@ impl MountNamespace {
                 need.has_room()?;
                 m.detach();
                 self.hang_by(m, &t, &steps);
+                self.core.changed.tell();
             }
             Some(old) => {
                 let core = self.core_of(&t.mnt).ok_or(EINVAL)?;

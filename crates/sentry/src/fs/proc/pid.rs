@@ -237,6 +237,7 @@ impl DynDir for PidDir {
                 kind: self.kind,
                 entry,
                 text: None,
+                notice: None,
             })));
         }
         Ok(match name {

@@ -15,6 +15,7 @@ use std::sync::atomic::Ordering;
 use vfs::file::{File, FileOps};
 use vfs::fs::dynamic::DynFile;
 use vfs::mode::{Want, generic_permission};
+use vfs::notice::Notice;
 use vfs::userns::{IdKind, UserNs};
 use vfs::{Caller, Caps, FileType, Perm};
 
@@ -44,9 +45,19 @@ pub(super) struct About {
     pub(super) entry: &'static Entry,
     /// What it says, if that was settled when it was opened.
     pub(super) text: Option<Vec<u8>>,
+    /// Of an open one: who is told when it changes.
+    pub(super) notice: Option<Arc<Notice>>,
 }
 
 impl About {
+    /// Mounts' files tell of the namespace that the process had when they were opened.
+    fn changes(&self) -> Option<Arc<Notice>> {
+        let fs = match self.entry.0 {
+            "mounts" | "mountinfo" => self.me.task().ok()?.fs(),
+            _ => return None,
+        };
+        Some(fs.ns().changed().clone())
+    }
     fn set_id_map(&self, file: &File, kind: Option<IdKind>, data: &[u8]) -> Result<()> {
         let ns = self.me.task()?.cred().user_ns.clone();
         match kind {
@@ -135,8 +146,12 @@ impl DynFile for About {
         Ok(Some(Arc::new(About {
             me,
             text: text.transpose()?,
+            notice: self.changes(),
             ..*self
         })))
+    }
+    fn notice(&self) -> Option<&Arc<Notice>> {
+        self.notice.as_ref()
     }
     fn generate(&self, file: &File) -> Result<Vec<u8>> {
         let me = Subject {

@@ -1,9 +1,9 @@
-//! Generated files that tell when they change (`kernfs_notify`, fs/kernfs/file.c).
+//! Generated files that tell when they change.
 //!
-//! Who has such a file open has seen the changes up to its last read of the start, and none before
-//! the first. Where there are more, poll(2) says POLLERR and POLLPRI beside what it says anyway.
-//! Who watches the file (inotify(7)) hears IN_MODIFY; who watches its directory does not. Nobody
-//! hears that the file is gone, as on Linux.
+//! Where there are changes that who has such a file open has not seen, poll(2) says POLLERR and
+//! POLLPRI beside what it says anyway. What was seen is of one of two kinds ([`Seen`]). Of the
+//! first kind, who watches the file (inotify(7)) hears IN_MODIFY; who watches its directory does
+//! not. Nobody hears that the file is gone, as on Linux.
 //!
 //! What changes does so under locks that others need, and who is told may be many: they are told
 //! at the thread's boundary ([`wait::later`]), once for all changes up to then, as Linux does it by
@@ -22,11 +22,24 @@ use std::sync::{Arc, Weak};
 use wait::later::{self, Later};
 use wait::{Events, WaitQueue};
 
+/// When who has the file open has seen a change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Seen {
+    /// When it has read the start since, and none before its first read (`kernfs_notify`,
+    /// fs/kernfs/file.c).
+    AtRead,
+    /// When poll(2) has told of it, and all before the file was opened (`mounts_poll`,
+    /// fs/proc_namespace.c).
+    AtPoll,
+}
+
 /// Has something done by a thread that holds no lock; false where it cannot.
 pub type Elsewhere = Arc<dyn Fn(Arc<dyn Later>) -> bool + Send + Sync>;
 
 /// The changes of one file, and who is told of them.
 pub struct Notice {
+    /// Immutable.
+    pub(crate) seen: Seen,
     changes: AtomicU64,
     is_due: AtomicBool,
     elsewhere: Option<Elsewhere>,
@@ -58,8 +71,9 @@ impl Notice {
 
     /// Of a file whose changes are told `elsewhere` where their threads have no boundary.
     #[must_use]
-    pub fn new(elsewhere: Option<Elsewhere>) -> Arc<Notice> {
+    pub fn new(seen: Seen, elsewhere: Option<Elsewhere>) -> Arc<Notice> {
         Arc::new(Notice {
+            seen,
             changes: AtomicU64::new(1),
             is_due: AtomicBool::new(false),
             elsewhere,
@@ -82,15 +96,26 @@ impl Notice {
     }
 
     /// How many changes there were, and one.
-    pub(super) fn changes(&self) -> u64 {
+    pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Ordering::SeqCst)
     }
 
-    pub(super) fn queue(&self) -> &WaitQueue {
+    /// What a file has seen that is being opened.
+    pub(crate) fn seen_at_open(&self) -> u64 {
+        match self.seen {
+            Seen::AtRead => 0,
+            Seen::AtPoll => self.changes(),
+        }
+    }
+
+    pub(crate) fn queue(&self) -> &WaitQueue {
         &self.queue
     }
 
-    pub(super) fn add_watcher(&self, w: &Arc<dyn Watcher>) {
+    pub(crate) fn add_watcher(&self, w: &Arc<dyn Watcher>) {
+        if self.seen == Seen::AtPoll {
+            return;
+        }
         let new = Arc::downgrade(w);
         let mut all = self.watchers.lock();
         all.retain(|old| old.strong_count() > 0 && !old.ptr_eq(&new));
