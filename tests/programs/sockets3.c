@@ -4,6 +4,8 @@
 #include <arpa/inet.h>
 #include <linux/errqueue.h>
 #include <linux/filter.h>
+#include <linux/netlink.h>
+#include <poll.h>
 #include <netinet/in.h>
 #include <netinet/ip.h>
 #include <netinet/ip_icmp.h>
@@ -677,12 +679,36 @@ static void stamped_tcp(void)
 	T(recv(c, b, 9, MSG_ERRQUEUE));
 }
 
+/* Devices that come and go are told of: none does. */
+static void uevents(void)
+{
+	int s = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_KOBJECT_UEVENT);
+	Y(s >= 0);
+	int on = 1, n = 0;
+	socklen_t len = sizeof n;
+	T(setsockopt(s, SOL_SOCKET, SO_PASSCRED, &on, sizeof on));
+	T(getsockopt(s, SOL_SOCKET, SO_PROTOCOL, &n, &len));
+	T(n);
+	struct sockaddr_nl a = { .nl_family = AF_NETLINK, .nl_groups = 2 };
+	T(bind(s, (struct sockaddr *)&a, sizeof a));
+	len = sizeof a;
+	T(getsockname(s, (struct sockaddr *)&a, &len));
+	T(a.nl_groups);
+	Y(a.nl_pid == getpid());
+	char b[256];
+	T(recv(s, b, sizeof b, 0));
+	struct pollfd p = { s, POLLIN | POLLOUT };
+	T(poll(&p, 1, 0));
+	T(p.revents);
+	close(s);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct check list[] = {
 		CHECK(peeks_unix), CHECK(peeks_udp), CHECK(peeks_tcp), CHECK(peeks_wait), CHECK(keeping), CHECK(filters_unix),
 		CHECK(filters_udp), CHECK(filters_raw), CHECK(filters_tcp), CHECK(saved_syn), CHECK(chosen_udp),
-		CHECK(chosen_tcp), CHECK(newest), CHECK(stamped_tcp),
+		CHECK(chosen_tcp), CHECK(newest), CHECK(stamped_tcp), CHECK(uevents),
 	};
 	return run_all(argc, argv, list, N(list));
 }

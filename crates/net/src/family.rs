@@ -62,6 +62,7 @@ pub fn socket(
             (SOCK_RAW | SOCK_DGRAM, 12) if ns.takes_rules() => {
                 netlink::new(ns, kind, Subsystem::Netfilter)
             }
+            (SOCK_RAW | SOCK_DGRAM, 15) => netlink::new(ns, kind, Subsystem::Uevent),
             (SOCK_RAW | SOCK_DGRAM, _) => return Err(EPROTONOSUPPORT),
             _ => return Err(ESOCKTNOSUPPORT),
         },

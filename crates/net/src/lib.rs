@@ -1,5 +1,5 @@
-//! Sockets of a sandbox: AF_UNIX, AF_INET and AF_INET6 over loopback and by what leads out, and the
-//! part of AF_NETLINK that tells of interfaces.
+//! Sockets of a sandbox: AF_UNIX, AF_INET and AF_INET6 over loopback and by what leads out,
+//! AF_PACKET, and of AF_NETLINK routes, sockets and netfilter.
 //!
 //! Two connected sockets of one namespace are joined in memory: bytes go from the sender's memory
 //! into the receiver's ring and from there to the receiver's memory. No packets exist there, unless
@@ -62,6 +62,9 @@
 //!   → port table, abstract names
 //!   → receive queue (Half::state, MsgQueue::state, DatagramQueue::state) → application memory (Source, Sink)
 //!     → wait queues, the registry of descriptors in flight
+//! table of devices → their settings (`devices::conf`)
+//! Netlink::pending → receive queue
+//! Netlink::listening → netfilter's groups of logs
 //! ```
 //!
 //! Files that travel (SCM_RIGHTS) are dropped outside all of these, through [`NetNamespace`]'s

@@ -10,6 +10,7 @@
 //! legacy     the tables of iptables' socket options
 //! xt         iptables' matches and targets
 //! expr       expressions: what rules are made of
+//! validate   what a transaction's rules must be: no loops, not too long
 //! set        sets and maps
 //! table      tables, chains, rules
 //! nat        how a connection is translated

@@ -31,7 +31,7 @@ pub trait Sink: Send + Sync {
     fn take(&self, group: u16, family: u8, attrs: &[u8]);
 }
 
-/// A group.
+/// A group. Atomics, each for itself: its owner sets them while packets are told of.
 pub struct Group {
     sink: Weak<dyn Sink>,
     owner: u64,

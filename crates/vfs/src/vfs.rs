@@ -1,4 +1,4 @@
-//! The root object of the VFS: numbers, registries and hooks. One in a Sentry.
+//! The root object of the VFS: device numbers, registries and hooks. One in a Sentry.
 
 use crate::caller::Caller;
 use crate::dentry::Dentry;

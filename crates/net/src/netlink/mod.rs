@@ -1,6 +1,7 @@
 //! Netlink sockets: NETLINK_ROUTE (`rtnetlink(7)`: what can be asked about interfaces, addresses,
 //! routes and neighbours, and what can be set of the loopback interface) and NETLINK_SOCK_DIAG
-//! ([`diag`]), NETLINK_NETFILTER ([`filter`], [`log`]).
+//! ([`diag`]), NETLINK_NETFILTER ([`filter`], [`log`]), and NETLINK_KOBJECT_UEVENT, where nothing
+//! is ever told.
 //!
 //! What answers a dump and finds no room in the receive queue waits for its reader, as its owner's
 //! memory.
@@ -101,6 +102,8 @@ pub(crate) enum Subsystem {
     Route = 0,
     SockDiag = 4,
     Netfilter = 12,
+    /// NETLINK_KOBJECT_UEVENT: devices come and go. None does here: it is silent.
+    Uevent = 15,
 }
 
 /// The most that one send may carry.
@@ -274,7 +277,7 @@ impl Netlink {
             _ if groups == 0 => {}
             Subsystem::Route => ns.listeners.add(self.member.clone()),
             Subsystem::Netfilter => ns.rule_listeners.add(self.member.clone()),
-            Subsystem::SockDiag => {}
+            Subsystem::SockDiag | Subsystem::Uevent => {}
         }
     }
 
@@ -332,6 +335,7 @@ impl Netlink {
             Subsystem::Route => req.kind % 4 == 2,
             Subsystem::SockDiag => true,
             Subsystem::Netfilter => filter::may_dump(req),
+            Subsystem::Uevent => false,
         };
         asks && req.flags & NLM_F_DUMP != 0
     }
@@ -350,6 +354,11 @@ impl Netlink {
                 Ok(())
             }
             Subsystem::Netfilter => self.filter_request(who, req, port),
+            // (`uevent_net_rcv_skb`: who may, tells others of a device.)
+            Subsystem::Uevent => {
+                let may = who.cred.has_in(&self.common.ns.user, Caps::SYS_ADMIN);
+                Err((if may { EOPNOTSUPP } else { EPERM }).into())
+            }
         }
     }
 
@@ -363,6 +372,7 @@ impl Netlink {
             Subsystem::Route => self.dump(req, port).ok_or(EOPNOTSUPP)?,
             Subsystem::SockDiag => diag::dump(&self.common.ns, req, port)?,
             Subsystem::Netfilter => self.filter_dump(who, req, port)?,
+            Subsystem::Uevent => return Err(EOPNOTSUPP),
         };
         let (mut answers, mut batch) = (Vec::new(), Vec::new());
         for p in parts {

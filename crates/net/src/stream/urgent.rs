@@ -1,4 +1,4 @@
-//! Urgent data in one direction (`tcp(7)`, `unix(7)`: MSG_OOB).
+//! Urgent data in one direction (`tcp(7)`, `unix(7)`: MSG_OOB). Protected by `Half::state`.
 //!
 //! # TCP
 //!

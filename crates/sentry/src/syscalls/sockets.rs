@@ -516,7 +516,7 @@ fn getsockopt(
 }
 
 calls! {
-    socket: "AF_UNIX, AF_INET and AF_INET6 over loopback and devices, AF_PACKET, NETLINK_ROUTE, NETLINK_SOCK_DIAG and NETLINK_NETFILTER (nf_tables, conntrack)",
+    socket: "AF_UNIX, AF_INET and AF_INET6 over loopback and devices, AF_PACKET, NETLINK_ROUTE, NETLINK_SOCK_DIAG, NETLINK_NETFILTER (nf_tables, conntrack) and NETLINK_KOBJECT_UEVENT (silent)",
     connect,
     accept,
     shutdown,

@@ -62,7 +62,8 @@ pub struct MountNamespace {
     root: RwLock<Arc<Mount>>,
 }
 
-/// What a tree of mounts is besides its mounts.
+/// What a tree of mounts is besides its mounts (of Linux's `mnt_namespace`, which anonymous ones
+/// have, too).
 pub(crate) struct Core {
     pub id: u64,
     /// The user namespace whose administrators may change it.

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Places that somebody stands at: a root and a working directory.
+/// Places that somebody stands at: a root and a working directory (Linux's `fs_struct`, of which
+/// `chroot_fs_refs` has those that a pivot moves).
 pub trait Standpoint: Send + Sync {
     /// `pivot_root(2)`: a process that stands at `old` stands at `new` afterwards. Runs with the
     /// mount lock held.
