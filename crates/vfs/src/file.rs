@@ -128,6 +128,11 @@ pub trait FileOps: Any + Send + Sync {
     fn wait_queue(&self) -> Option<&WaitQueue> {
         None
     }
+    /// Where reads and writes wait that give `EAGAIN`; `None` for files whose callers get it, as
+    /// those of which poll(2) tells something else than whether they are ready.
+    fn io_queue(&self) -> Option<&WaitQueue> {
+        self.wait_queue()
+    }
     /// Whether O_ASYNC has an effect: its owner is signalled when it becomes ready
     /// (`f_op->fasync`).
     fn signals_owner(&self) -> bool {

@@ -6,8 +6,8 @@
 //! not. Nobody hears that the file is gone, as on Linux.
 //!
 //! What changes does so under locks that others need, and who is told may be many: they are told
-//! by a service thread where there is one, else at the thread's boundary ([`wait::later`]), once for
-//! all changes up to then, as Linux does it by a worker.
+//! at the thread's boundary ([`wait::later`]), once for all changes up to then, as Linux does it by
+//! a worker.
 //!
 //! Invariants:
 //! - The number of changes is raised before anybody is told, and an open file takes it before it
@@ -86,11 +86,7 @@ impl Notice {
     pub fn tell(self: &Arc<Self>) {
         self.changes.fetch_add(1, Ordering::SeqCst);
         if !self.is_due.swap(true, Ordering::SeqCst) {
-            match self.elsewhere {
-                // (Not at the boundary: what is found there, as too much memory, is told of again.)
-                Some(_) => Later::elsewhere(self.clone()),
-                None => later::put(self.clone()),
-            }
+            later::put(self.clone());
         }
     }
 

@@ -391,8 +391,10 @@ impl Cgroup {
             };
             if std::mem::take(&mut is_first) {
                 h.own.count(e);
+                c.notices.own_memory.tell();
             }
             h.all.count(e);
+            c.notices.memory.tell();
         }
     }
 
@@ -408,6 +410,7 @@ impl Cgroup {
             }
             if m.is_above_swap_high() {
                 m.swap_high_events.fetch_add(1, Ordering::Relaxed);
+                c.notices.swap.tell();
                 some = true;
             }
         }

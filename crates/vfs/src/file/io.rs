@@ -162,7 +162,7 @@ impl Io<'_> {
         limit: Option<Duration>,
         mut attempt: impl FnMut() -> Result<T>,
     ) -> Result<T> {
-        let queue = self.file.ops.wait_queue().filter(|_| !self.nonblocking);
+        let queue = self.file.ops.io_queue().filter(|_| !self.nonblocking);
         let Some(q) = queue else { return attempt() };
         let deadline = limit.and_then(deadline_after);
         match self.block(&[(q, events)], deadline, attempt) {

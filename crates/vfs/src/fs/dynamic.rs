@@ -550,6 +550,9 @@ impl FileOps for OpenDynFile {
     fn wait_queue(&self) -> Option<&WaitQueue> {
         self.file.notice().map(|n| n.queue())
     }
+    fn io_queue(&self) -> Option<&WaitQueue> {
+        None
+    }
     fn seekable(&self) -> bool {
         true
     }

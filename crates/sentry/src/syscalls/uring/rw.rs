@@ -141,7 +141,7 @@ const RWF_NOWAIT: u32 = RwFlags::RWF_NOWAIT.bits();
 /// Whether a request waits where its file has nothing yet.
 fn may_wait(f: &File, flags: u32) -> bool {
     // (Also what was opened with O_NONBLOCK.)
-    f.ops.wait_queue().is_some() && flags & RWF_NOWAIT == 0
+    f.ops.io_queue().is_some() && flags & RWF_NOWAIT == 0
 }
 
 fn no_polling(r: &Request) -> Result<()> {

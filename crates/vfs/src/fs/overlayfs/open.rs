@@ -78,6 +78,9 @@ impl FileOps for OpenUnionFile {
     fn wait_queue(&self) -> Option<&WaitQueue> {
         self.real.ops.wait_queue()
     }
+    fn io_queue(&self) -> Option<&WaitQueue> {
+        self.real.ops.io_queue()
+    }
     fn ioctl(&self, _: &File, cx: &dyn IoctlContext, cmd: u32, arg: u64) -> Result<u64> {
         self.real.ops.ioctl(&self.real, cx, cmd, arg)
     }
