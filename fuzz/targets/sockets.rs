@@ -50,6 +50,7 @@ libfuzzer_sys::fuzz_target!(|steps: Vec<Step>| {
         any_pid: false,
         cred: &cred,
         paths: &Names,
+        has_signal: &|| false,
     };
     let mut all: Vec<Arc<Socket>> = Vec::new();
     for s in steps {
