@@ -9,7 +9,6 @@ use abi::Result;
 use abi::errno::{EINVAL, ENOENT, ENOMEM};
 use bpf::*;
 use parking_lot::{Mutex, RwLock};
-use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use vfs::ucounts::{Charge, Kind, Ucounts};
@@ -178,28 +177,6 @@ impl Filter {
     }
 }
 
-/// A number of chance, as Linux's `prandom_u32`: nobody's secret, and cheap, for a program may ask
-/// thousands of times for one packet. Each thread has its own, which begin as the host says.
-pub(crate) fn chance() -> u32 {
-    thread_local! {
-        static STATE: Cell<u64> = const { Cell::new(0) };
-    }
-    STATE.with(|s| {
-        let mut x = s.get();
-        if x == 0 {
-            let mut b = [0; 8];
-            hostcall::time::random(&mut b);
-            x = u64::from_ne_bytes(b) | 1;
-        }
-        // Xorshift (Marsaglia 2003): never 0.
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        s.set(x);
-        (x.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) as u32
-    })
-}
-
 /// Whether there is such an instruction (`chk_code_allowed`).
 fn is_known(i: &Insn) -> bool {
     match i.code {
@@ -254,7 +231,9 @@ impl<'a> Packet<'a> {
             28 => u32::from(self.hardware),
             40 => a ^ x,
             52 => self.network as u32,
-            56 => chance(),
+            // As `prandom_u32`: nobody's secret, and cheap, for a program may ask thousands of
+            // times for one packet.
+            56 => fastrand::u32(..),
             // Marks, queues, processors and VLAN tags: none.
             _ => 0,
         })

@@ -35,8 +35,8 @@ const OPT_RX_FILTER: u32 = 1 << 17;
 const MASK: u32 = (1 << 18) - 1;
 pub const TX_RECORD: u32 = TX_SOFTWARE | TX_SCHED | 1 | TX_ACK;
 
-/// What a socket asked for. Atomics, each for itself: who sets the option while another thread sends
-/// or receives may have it told by the old flags in the new form once.
+/// What a socket asked for. Atomics, each for itself: who sets the option while another thread
+/// sends or receives may have it told by the old flags in the new form once.
 #[derive(Default)]
 pub struct Stamps {
     /// The option of SO_TIMESTAMP's kin that is on; 0: none.

@@ -522,6 +522,9 @@ impl<T: ?Sized> PortTable<T> {
                 best.push((b, t));
             }
         }
+        if best.len() == 1 {
+            return best.pop().map(|(_, t)| t);
+        }
         let newest = best.last()?.0.clone();
         let group = newest.common.chooser.get();
         let group = group.filter(|_| newest.common.flag(SO_REUSEPORT));

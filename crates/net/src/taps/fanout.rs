@@ -8,7 +8,7 @@
 //! - A group sees no frame that one of its own has sent.
 //! - It lasts as long as it has members; there are no more of them than there may be taps.
 
-use crate::filters::{Filter, Packet, chance};
+use crate::filters::{Filter, Packet};
 use crate::taps::{Seen, Tap};
 use abi::Result;
 use abi::errno::{EINVAL, ENOSPC};
@@ -73,8 +73,8 @@ pub(crate) struct Asked {
 /// See the module.
 pub(crate) struct Fanout {
     asked: Asked,
-    /// Leaf lock.
-    members: Mutex<Vec<Arc<dyn Tap>>>,
+    /// Leaf lock. A packet goes by the members that it finds.
+    members: Mutex<Arc<Vec<Arc<dyn Tap>>>>,
     turn: AtomicU32,
     key: [u8; 16],
     program: RwLock<Option<Arc<Filter>>>,
@@ -160,7 +160,7 @@ impl Fanout {
         if members.len() >= own.most as usize {
             return Err(ENOSPC);
         }
-        members.push(member);
+        Arc::make_mut(&mut members).push(member);
         Ok(())
     }
 
@@ -171,7 +171,7 @@ impl Fanout {
         let gone = members
             .iter()
             .position(is_it)
-            .map(|i| members.swap_remove(i));
+            .map(|i| Arc::make_mut(&mut members).swap_remove(i));
         drop(members);
         drop(gone);
     }
@@ -198,7 +198,7 @@ impl Fanout {
                 turn.wrapping_add(1) as usize % n
             }
             Kind::Cpu | Kind::Queue | Kind::Rollover => 0,
-            Kind::Random => chance() as usize % n,
+            Kind::Random => fastrand::usize(..n),
             Kind::Program => {
                 let program = self.program.read().clone();
                 program.map_or(0, |p| p.run(&packet(seen)) as usize % n)

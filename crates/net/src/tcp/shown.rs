@@ -74,6 +74,27 @@ pub(super) fn show_refusal(ns: &NetNamespace, local: Endpoint, remote: Endpoint)
     }
 }
 
+/// Drains a source; gives the bytes that went, too.
+pub(super) fn drain_seen(
+    src: &mut dyn Source,
+    max: usize,
+    drain: &mut dyn FnMut(&[MemSlice<'_>]) -> Result<usize>,
+) -> Result<(usize, Vec<u8>)> {
+    let mut seen = Vec::new();
+    let n = src.drain(max, &mut |from| {
+        let n = drain(from)?;
+        let mut left = n;
+        for m in from {
+            let mut b = vec![0; m.len().min(left)];
+            m.copy_to(&mut b);
+            left -= b.len();
+            seen.extend_from_slice(&b);
+        }
+        Ok(n)
+    })?;
+    Ok((n, seen))
+}
+
 /// A source that shows what is taken of it.
 pub(super) struct Shown<'a, 'b> {
     pub ns: &'a NetNamespace,
@@ -95,18 +116,7 @@ impl Source for Shown<'_, '_> {
         max: usize,
         drain: &mut dyn FnMut(&[MemSlice<'_>]) -> Result<usize>,
     ) -> Result<usize> {
-        let mut seen = Vec::new();
-        let n = self.inner.drain(max, &mut |from| {
-            let n = drain(from)?;
-            let mut left = n;
-            for m in from {
-                let mut b = vec![0; m.len().min(left)];
-                m.copy_to(&mut b);
-                left -= b.len();
-                seen.extend_from_slice(&b);
-            }
-            Ok(n)
-        })?;
+        let (n, seen) = drain_seen(self.inner, max, drain)?;
         self.connection.show_bytes(self.ns, &seen);
         Ok(n)
     }

@@ -1,6 +1,7 @@
 //! When what a stream sends goes, and when its peer has it (SO_TIMESTAMPING;
 //! `tcp_tx_timestamp`): told in the error queue, by the number of the last byte of a send.
 
+use super::shown::drain_seen;
 use super::{Phase, Tcp};
 use crate::addr::Endpoint;
 use crate::control::Control;
@@ -126,18 +127,7 @@ impl Source for Kept<'_> {
         if self.data.is_none() {
             return self.inner.drain(max, drain);
         }
-        let mut seen = Vec::new();
-        let n = self.inner.drain(max.min(SHOWN), &mut |from| {
-            let n = drain(from)?;
-            let mut left = n;
-            for m in from {
-                let mut b = vec![0; m.len().min(left)];
-                m.copy_to(&mut b);
-                left -= b.len();
-                seen.extend_from_slice(&b);
-            }
-            Ok(n)
-        })?;
+        let (n, seen) = drain_seen(self.inner, max.min(SHOWN), drain)?;
         self.keep(&seen);
         Ok(n)
     }
