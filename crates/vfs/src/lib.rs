@@ -27,6 +27,7 @@
 //! | [file](mod@file) | open files |
 //! | [`acl`], [`mode`] | POSIX ACLs; types of files, permissions |
 //! | [`caller`], [`cred`] | the caller: credentials and capabilities |
+//! | [`ida`] | numbers of which the lowest free one is given |
 //! | [`ucounts`], [`userns`] | what each user holds: limits, the kernel's memory; user namespaces |
 //!
 //! # Lock order
@@ -55,6 +56,7 @@ pub mod dentry;
 pub mod fd_table;
 pub mod file;
 pub mod fs;
+pub mod ida;
 pub mod inode;
 pub mod landlock;
 pub mod locks;

@@ -15,9 +15,10 @@
 //!
 //! The table's lock is a leaf.
 
+use crate::ida::Ida;
 use crate::mount::{Mount, Sharing};
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 /// How a copy of a mount shares (`CL_SLAVE`, `CL_MAKE_SHARED`).
@@ -58,24 +59,23 @@ fn living(list: &Mounts) -> Vec<Arc<Mount>> {
     list.values().filter_map(Weak::upgrade).collect()
 }
 
-#[derive(Default)]
 struct Table {
     /// By number.
     groups: BTreeMap<u32, Group>,
-    /// Below the highest number that any has: those that none has.
-    free: BTreeSet<u32>,
-    highest: u32,
+    /// 0 is no group's.
+    numbers: Ida,
+}
+
+impl Default for Table {
+    fn default() -> Table {
+        Table {
+            groups: BTreeMap::new(),
+            numbers: Ida::starting_at(1),
+        }
+    }
 }
 
 impl Table {
-    /// The smallest number that no group has; the caller makes one of that number.
-    fn unused(&mut self) -> u32 {
-        self.free.pop_first().unwrap_or_else(|| {
-            self.highest += 1;
-            self.highest
-        })
-    }
-
     fn enlist(&mut self, m: &Arc<Mount>, s: Sharing) {
         let weak = Arc::downgrade(m);
         if s.group != 0 {
@@ -121,10 +121,7 @@ impl Table {
                 up.slaves.insert(s.id, Arc::downgrade(&s));
             }
         }
-        self.free.insert(left.group);
-        while self.free.remove(&self.highest) {
-            self.highest -= 1;
-        }
+        self.numbers.free(left.group);
     }
 }
 
@@ -134,7 +131,7 @@ impl Peers {
         let mut t = self.0.lock();
         let now = m.sharing();
         if now.group == 0 {
-            let group = t.unused();
+            let group = t.numbers.alloc();
             let members = &mut t.groups.entry(group).or_default().members;
             members.insert(m.id, Arc::downgrade(m));
             m.set_sharing(Sharing { group, ..now });
@@ -152,7 +149,7 @@ impl Peers {
         let group = match how {
             Copied::Alike => of.group,
             Copied::Slave => 0,
-            Copied::SharedSlave => t.unused(),
+            Copied::SharedSlave => t.numbers.alloc(),
         };
         t.enlist(new, Sharing { group, master });
     }

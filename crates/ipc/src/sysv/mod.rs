@@ -16,8 +16,9 @@ pub mod shm;
 use abi::Result;
 use abi::errno::{EACCES, EEXIST, EINVAL, ENOENT, ENOSPC, EPERM};
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
+use vfs::ida::Ida;
 use vfs::ucounts::{Charge, Kind};
 use vfs::userns::UserNs;
 use vfs::{Caps, Credentials};
@@ -135,23 +136,8 @@ struct Entry<T> {
 struct Inner<T> {
     by_index: BTreeMap<u32, Entry<T>>,
     by_key: HashMap<i32, i32>,
-    /// Indexes below `next` that are free.
-    free: BTreeSet<u32>,
-    next: u32,
+    indexes: Ida,
     seq: u16,
-}
-
-impl<T> Inner<T> {
-    /// Nothing is kept of free indexes above the last that is used.
-    fn lower_next(&mut self) {
-        while self
-            .next
-            .checked_sub(1)
-            .is_some_and(|last| self.free.remove(&last))
-        {
-            self.next -= 1;
-        }
-    }
 }
 
 /// All objects of one kind.
@@ -175,8 +161,7 @@ impl<T> Registry<T> {
             inner: Mutex::new(Inner {
                 by_index: BTreeMap::new(),
                 by_key: HashMap::new(),
-                free: BTreeSet::new(),
-                next: 0,
+                indexes: Ida::default(),
                 seq: 0,
             }),
         }
@@ -217,7 +202,7 @@ impl<T: Object> Registry<T> {
             OF_USER
         };
         let counted = cred.ucounts().charge(self.kind, 1, most).ok_or(ENOSPC)?;
-        let index = i.free.first().copied().unwrap_or(i.next);
+        let index = i.indexes.alloc();
         let seq = i.seq;
         let id = (i32::from(seq) << INDEX_BITS | index as i32) & i32::MAX;
         let perm = Perm {
@@ -230,10 +215,7 @@ impl<T: Object> Registry<T> {
             user: self.user.clone(),
             seq,
         };
-        let t = make(id, perm)?;
-        if !i.free.remove(&index) {
-            i.next += 1;
-        }
+        let t = make(id, perm).inspect_err(|_| i.indexes.free(index))?;
         i.by_index.insert(
             index,
             Entry {
@@ -271,12 +253,10 @@ impl<T: Object> Registry<T> {
             };
             let key = e.key;
             i.by_key.remove(&key);
-            i.free.insert(index);
+            i.indexes.free(index);
             // The next object in this place has another number.
             i.seq = (i.seq + 1) & 0x7fff;
-            let gone = i.by_index.remove(&index);
-            i.lower_next();
-            gone
+            i.by_index.remove(&index)
         };
         if let Some(e) = gone {
             e.object.removed();

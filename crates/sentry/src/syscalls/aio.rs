@@ -267,7 +267,7 @@ fn poll(
         event,
         told,
     };
-    PollRequest::begin(c, &cx.kernel, cx.cred().ucounts(), asked)
+    PollRequest::begin(c, cx.cred().ucounts(), asked)
 }
 
 /// `io_cancel(ctx, iocb, result)`: of what waits, the event comes by the ring (`EINPROGRESS`).

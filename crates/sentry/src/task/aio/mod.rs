@@ -31,9 +31,10 @@ use abi::{Result, Va};
 use clas::Clas;
 use parking_lot::Mutex;
 use poll::PollRequest;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use vfs::ida::Ida;
 use vfs::ucounts::{Charge, Kind, Ucounts};
 use wait::{Events, WaitQueue};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -69,8 +70,7 @@ pub struct Contexts {
 #[derive(Default)]
 struct Table {
     contexts: BTreeMap<u32, Arc<AioContext>>,
-    /// Numbers below the highest that are free: the lowest is given first.
-    free: BTreeSet<u32>,
+    numbers: Ida,
 }
 
 impl Contexts {
@@ -84,8 +84,7 @@ impl Contexts {
     /// Gives it a number.
     pub fn add(&self, c: &Arc<AioContext>) {
         let mut t = self.table.lock();
-        let next = t.contexts.len() as u32;
-        let id = t.free.pop_first().unwrap_or(next);
+        let id = t.numbers.alloc();
         t.contexts.insert(id, c.clone());
         drop(t);
         c.ring.set_id(id);
@@ -100,7 +99,7 @@ impl Contexts {
         let id = t.contexts.iter().find(|(_, x)| Arc::ptr_eq(x, c));
         if let Some(id) = id.map(|(id, _)| *id) {
             t.contexts.remove(&id);
-            t.free.insert(id);
+            t.numbers.free(id);
         }
         drop(t);
         c.end_polls();

@@ -11,7 +11,7 @@ fn container() -> Arc<crate::container::Container> {
         nodename: Vec::new(),
         domainname: Vec::new(),
     };
-    let cgroups = crate::cgroup::Hierarchy::new(None).initial_namespace();
+    let cgroups = crate::cgroup::Hierarchy::new().initial_namespace();
     crate::container::Container::new(crate::container::Parts {
         clas: clas::Clas::new().unwrap(),
         ns: crate::ns::NsProxy::initial(uts, net::NetNamespace::new(), cgroups),
