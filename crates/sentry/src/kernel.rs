@@ -41,8 +41,6 @@ pub struct Kernel {
     /// A lock for each bucket; two are taken by address.
     pub futexes: futex::Table,
     pub timers: Arc<TimerService>,
-    /// Does what is put off by threads without a boundary. Has a lock of its own, a leaf.
-    pub later: Arc<crate::task::later::Service>,
     /// Looks at CPU clocks alone: see [`crate::task::cpu_timers`].
     pub cpu_timers: Arc<TimerService>,
     /// The initial namespaces.
@@ -115,11 +113,7 @@ fn user_memory(total: u64) -> i64 {
 impl Kernel {
     #[must_use]
     pub fn new(p: Parts) -> Arc<Kernel> {
-        let later = Arc::new(crate::task::later::Service::default());
-        let cgroups = crate::cgroup::Hierarchy::new(Some(Arc::new({
-            let later = later.clone();
-            move |l| later.send(l)
-        })));
+        let cgroups = crate::cgroup::Hierarchy::new();
         let limits = vfs::userns::UserNs::default();
         limits
             .limits()
@@ -156,7 +150,6 @@ impl Kernel {
             births: RwLock::default(),
             futexes: futex::Table::new(),
             timers: p.timers,
-            later,
             cpu_timers: TimerService::new(),
             initial,
             cgroups,

@@ -33,16 +33,12 @@ pub enum Seen {
     AtPoll,
 }
 
-/// Has something done by a thread that holds no lock; false where it cannot.
-pub type Elsewhere = Arc<dyn Fn(Arc<dyn Later>) -> bool + Send + Sync>;
-
 /// The changes of one file, and who is told of them.
 pub struct Notice {
     /// Immutable.
-    pub(crate) seen: Seen,
+    seen: Seen,
     changes: AtomicU64,
     is_due: AtomicBool,
-    elsewhere: Option<Elsewhere>,
     queue: WaitQueue,
     /// One for each mount through which it is watched. A leaf lock.
     watchers: Mutex<Vec<Weak<dyn Watcher>>>,
@@ -57,8 +53,7 @@ impl Later for Notice {
         }
     }
     fn elsewhere(self: Arc<Self>) {
-        let done = self.elsewhere.as_ref().is_some_and(|e| e(self.clone()));
-        if !done {
+        if !later::by_service(self.clone()) {
             // What changes next tells of this, too.
             self.is_due.store(false, Ordering::SeqCst);
         }
@@ -69,14 +64,12 @@ impl Notice {
     /// What poll(2) says more where there are changes that were not seen.
     pub const EVENTS: Events = Events::ERR.union(Events::PRI);
 
-    /// Of a file whose changes are told `elsewhere` where their threads have no boundary.
     #[must_use]
-    pub fn new(seen: Seen, elsewhere: Option<Elsewhere>) -> Arc<Notice> {
+    pub fn new(seen: Seen) -> Arc<Notice> {
         Arc::new(Notice {
             seen,
             changes: AtomicU64::new(1),
             is_due: AtomicBool::new(false),
-            elsewhere,
             queue: WaitQueue::new(),
             watchers: Mutex::default(),
         })
@@ -85,7 +78,9 @@ impl Notice {
     /// It has changed. Any lock may be held.
     pub fn tell(self: &Arc<Self>) {
         self.changes.fetch_add(1, Ordering::SeqCst);
-        if !self.is_due.swap(true, Ordering::SeqCst) {
+        // (Who listens from now on looks at the changes afterwards.)
+        let some_listen = self.queue.is_watched() || !self.watchers.lock().is_empty();
+        if some_listen && !self.is_due.swap(true, Ordering::SeqCst) {
             later::put(self.clone());
         }
     }
@@ -96,15 +91,33 @@ impl Notice {
     }
 
     /// How many changes there were, and one.
-    pub(crate) fn changes(&self) -> u64 {
+    fn changes(&self) -> u64 {
         self.changes.load(Ordering::SeqCst)
     }
 
     /// What a file has seen that is being opened.
-    pub(crate) fn seen_at_open(&self) -> u64 {
-        match self.seen {
+    pub(crate) fn seen_at_open(&self) -> AtomicU64 {
+        AtomicU64::new(match self.seen {
             Seen::AtRead => 0,
             Seen::AtPoll => self.changes(),
+        })
+    }
+
+    /// What who reads the start now has seen afterwards; `None` where it is as before.
+    pub(crate) fn seen_at_read(&self) -> Option<u64> {
+        (self.seen == Seen::AtRead).then(|| self.changes())
+    }
+
+    /// What poll(2) says more to who has seen so much.
+    pub(crate) fn poll(&self, seen: &AtomicU64) -> Events {
+        let changes = self.changes();
+        let old = match self.seen {
+            Seen::AtRead => seen.load(Ordering::SeqCst),
+            Seen::AtPoll => seen.swap(changes, Ordering::SeqCst),
+        };
+        match old == changes {
+            true => Events::empty(),
+            false => Self::EVENTS,
         }
     }
 

@@ -28,16 +28,9 @@ pub const IN_MOVE_SELF: u32 = 0x800;
 const IN_ISDIR: u32 = 0x4000_0000;
 
 /// A watched file stays in memory as long as there is one of these, and so do its watches. Dropped
-/// without locks: it may be what keeps the file.
+/// without locks: it may be what keeps the file. By default of no file.
+#[derive(Default)]
 pub struct Watched(Weak<Dentry>);
-
-impl Watched {
-    /// No file.
-    #[must_use]
-    pub fn nothing() -> Watched {
-        Watched(Weak::new())
-    }
-}
 
 impl Drop for Watched {
     fn drop(&mut self) {

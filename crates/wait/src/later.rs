@@ -6,19 +6,46 @@
 //!
 //! ## Invariants
 //!
-//! - What is put is done: by its thread at the boundary, or [elsewhere](Later::elsewhere).
+//! - What is put is done: by its thread at the boundary, or [elsewhere](Later::elsewhere), as a
+//!   rule by a service thread ([`by_service`]).
 //! - Nothing waits for a sleeper: who goes to sleep gives away what it has, and what comes
 //!   meanwhile ([`Away`]).
 
+use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
 
 /// Something to be done.
 pub trait Later: Send + Sync {
     /// Does it. The caller holds no lock.
     fn run(&self);
-    /// Has another thread do it. The caller may hold any lock.
+    /// Has another thread do it ([`by_service`]). The caller may hold any lock.
     fn elsewhere(self: Arc<Self>);
+}
+
+/// A thread that does what no other does: there from the first on.
+static SERVICE: Mutex<Option<Sender<Arc<dyn Later>>>> = Mutex::new(None);
+
+/// Has a thread do it that holds no lock; false where the host gives no thread for that. The caller
+/// may hold any lock.
+#[must_use]
+pub fn by_service(l: Arc<dyn Later>) -> bool {
+    let mut service = SERVICE.lock();
+    if service.is_none() {
+        *service = start();
+    }
+    service.as_ref().is_some_and(|s| s.send(l).is_ok())
+}
+
+fn start() -> Option<Sender<Arc<dyn Later>>> {
+    const STACK: usize = 256 << 10;
+    let (sender, todo) = channel::<Arc<dyn Later>>();
+    let made = std::thread::Builder::new()
+        .name("later".into())
+        .stack_size(STACK)
+        .spawn(move || todo.iter().for_each(|l| l.run()));
+    made.ok().map(|_| sender)
 }
 
 /// Who does what is put on its thread, at a boundary.

@@ -87,7 +87,8 @@ struct Kind {
 enum Place {
     Everywhere,
     NotRoot,
-    /// At the root of a container's tree, as at that of a cgroup namespace, and where this controller is.
+    /// At the root of a container's tree, as at that of a cgroup namespace, and where this
+    /// controller is.
     RootAnd(Controls),
 }
 

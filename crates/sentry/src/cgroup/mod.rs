@@ -42,7 +42,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use vfs::Perm;
 use vfs::inode::SetAttr;
-use vfs::notice::{Elsewhere, Notice, Seen};
+use vfs::notice::{Notice, Seen};
 use vfs::ucounts::Kind;
 use vfs::userns::{NsId, UserNs};
 
@@ -140,12 +140,11 @@ struct Notices {
     own_pids: Arc<Notice>,
     /// Nobody is told of these.
     silent: Arc<Notice>,
-    elsewhere: Option<Elsewhere>,
 }
 
-impl Notices {
-    fn new(elsewhere: Option<Elsewhere>) -> Notices {
-        let new = || Notice::new(Seen::AtRead, elsewhere.clone());
+impl Default for Notices {
+    fn default() -> Notices {
+        let new = || Notice::new(Seen::AtRead);
         Notices {
             state: new(),
             memory: new(),
@@ -154,9 +153,11 @@ impl Notices {
             pids: new(),
             own_pids: new(),
             silent: new(),
-            elsewhere,
         }
     }
+}
+
+impl Notices {
     fn of(&self, name: &str) -> &Arc<Notice> {
         match name {
             "cgroup.events" => &self.state,
@@ -194,17 +195,6 @@ struct Pids {
 
 impl Cgroup {
     fn new(id: u64, name: &[u8], parent: Option<Arc<Cgroup>>, uid: u32, gid: u32) -> Arc<Cgroup> {
-        let elsewhere = (parent.as_ref()).and_then(|p| p.notices.elsewhere.clone());
-        Cgroup::telling(id, name, parent, (uid, gid), elsewhere)
-    }
-    /// As [`Cgroup::new`], for the root of a tree.
-    fn telling(
-        id: u64,
-        name: &[u8],
-        parent: Option<Arc<Cgroup>>,
-        (uid, gid): (u32, u32),
-        elsewhere: Option<Elsewhere>,
-    ) -> Arc<Cgroup> {
         let clas = OnceLock::new();
         if let Some(c) = parent.as_ref().and_then(|p| p.clas.get()) {
             let _ = clas.set(c.clone());
@@ -219,7 +209,7 @@ impl Cgroup {
             uid,
             gid,
             perms: Mutex::default(),
-            notices: Notices::new(elsewhere),
+            notices: Notices::default(),
             inner: Mutex::new(Inner {
                 children: BTreeMap::new(),
                 procs: BTreeSet::new(),
@@ -469,11 +459,10 @@ impl Inner {
 }
 
 impl Hierarchy {
-    /// `elsewhere` tells of changes whose threads cannot.
     #[must_use]
-    pub fn new(elsewhere: Option<Elsewhere>) -> Hierarchy {
+    pub fn new() -> Hierarchy {
         Hierarchy {
-            root: Cgroup::telling(1, b"", None, (0, 0), elsewhere),
+            root: Cgroup::new(1, b"", None, 0, 0),
             change: Mutex::new(()),
             next_id: AtomicU64::new(2),
         }
@@ -750,7 +739,7 @@ impl Drop for Cgroup {
 
 impl Default for Hierarchy {
     fn default() -> Self {
-        Self::new(None)
+        Self::new()
     }
 }
 
@@ -773,8 +762,7 @@ impl Kernel {
     /// A tree for another container, as a namespace.
     pub fn new_cgroups(&self) -> Result<Arc<CgroupNs>> {
         let number = self.cgroups.next_id.fetch_add(1, Ordering::Relaxed);
-        let elsewhere = self.cgroups.root.notices.elsewhere.clone();
-        let root = Cgroup::telling(number, b"", None, (0, 0), elsewhere);
+        let root = Cgroup::new(number, b"", None, 0, 0);
         let maker = vfs::Credentials::root();
         let id = self.namespaces.new_id(Kind::CgroupNamespaces, &maker)?;
         Ok(Ns::new(id, &UserNs::default(), root))
@@ -824,7 +812,7 @@ mod tests {
 
     #[test]
     fn limits_hold_for_all_below() {
-        let h = Hierarchy::new(None);
+        let h = Hierarchy::new();
         let a = h.make(&h.root, b"a", 0, 0).unwrap();
         let b = h.make(&a, b"b", 0, 0).unwrap();
         let k = crate::testing::kernel();
@@ -860,7 +848,7 @@ mod tests {
 
     #[test]
     fn paths_are_relative_to_a_root() {
-        let h = Hierarchy::new(None);
+        let h = Hierarchy::new();
         let a = h.make(&h.root, b"a", 0, 0).unwrap();
         let b = h.make(&a, b"b", 0, 0).unwrap();
         let c = h.make(&h.root, b"c", 0, 0).unwrap();

@@ -1,5 +1,6 @@
 //! Ending: a thread, then its group; telling the parent (`kernel/exit.c`).
 
+use super::seccomp::Mode;
 use super::signal::{
     CLD_CONTINUED, CLD_DUMPED, CLD_EXITED, CLD_KILLED, CLD_STOPPED, SA_NOCLDSTOP, SA_NOCLDWAIT,
     SIG_IGN,
@@ -46,15 +47,22 @@ pub fn finish(mut cx: Context) {
     // From now on it is nobody's choice for a signal to the process.
     task.kill();
     task.leave_signals(SigSet::ALL);
-    let filter = {
-        let _list = kernel.tasks.lock();
-        task.seccomp.release()
-    };
-    drop(filter);
+    if task.seccomp.mode() == Mode::Filter {
+        let list = kernel.tasks.lock();
+        let filter = task.seccomp.release();
+        drop(list);
+        drop(filter);
+    }
     super::futex::exit_robust_list(&task);
     clear_child_tid(&task);
     kernel.account(&task);
-    if kernel.tasks.lock().leave(&task) {
+    let (is_last, filter) = {
+        let mut list = kernel.tasks.lock();
+        // (Another thread may have given it one meanwhile.)
+        (list.leave(&task), task.seccomp.release())
+    };
+    drop(filter);
+    if is_last {
         group.timers.clear();
         kernel.account_space(&task, &mm);
         kernel.account_group(&group);

@@ -96,9 +96,7 @@ impl Later for Async {
     }
     fn elsewhere(self: Arc<Self>) {
         // Where it is lost, what comes next tries again.
-        if let Some(k) = self.kernel.upgrade()
-            && !k.later.send(self.clone())
-        {
+        if !later::by_service(self.clone()) {
             self.came.store(0, Ordering::SeqCst);
         }
     }
@@ -164,9 +162,7 @@ impl Later for Urgent {
         }
     }
     fn elsewhere(self: Arc<Self>) {
-        if let Some(k) = self.kernel.upgrade()
-            && !k.later.send(self.clone())
-        {
+        if !later::by_service(self.clone()) {
             self.came.store(false, Ordering::SeqCst);
         }
     }

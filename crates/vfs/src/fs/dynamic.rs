@@ -19,7 +19,7 @@ use crate::dentry::{Caching, Dentry, FileSystem, StatFs, SuperBlock};
 use crate::file::{File, FileOps, Sink, Source};
 use crate::inode::{Follow, Inode, InodeExt, SetAttr, Watcher};
 use crate::mode::{FileType, Perm, Want, generic_permission};
-use crate::notice::{Notice, Seen};
+use crate::notice::Notice;
 use crate::ucounts::Charge;
 use crate::vfs::Vfs;
 use crate::{DirEntry, Path, Stat, now};
@@ -437,12 +437,12 @@ impl Inode for DynInode {
                     return Ok(ops);
                 }
                 let file = f.bound(cx)?.unwrap_or_else(|| f.clone());
-                let seen = file.notice().map_or(0, |n| n.seen_at_open());
+                let seen = file.notice().map(|n| n.seen_at_open());
                 Ok(Arc::new(OpenDynFile {
                     file,
                     inode: self,
                     text: Mutex::default(),
-                    seen: AtomicU64::new(seen),
+                    seen: seen.unwrap_or_default(),
                 }))
             }
             _ => Err(EACCES),
@@ -503,11 +503,10 @@ impl FileOps for OpenDynFile {
         let text = match old {
             Some(t) => t,
             None => {
-                let notice = self.file.notice().filter(|n| n.seen == Seen::AtRead);
-                let changes = notice.map(|n| n.changes());
+                let seen = self.file.notice().and_then(|n| n.seen_at_read());
                 let t: Arc<[u8]> = self.file.generate(file)?.into();
                 // (Linux takes it where it shows something.)
-                if let Some(n) = changes.filter(|_| !t.is_empty()) {
+                if let Some(n) = seen.filter(|_| !t.is_empty()) {
                     self.seen.store(n, Ordering::SeqCst);
                 }
                 let charge = file.cred.kmem(t.len(), ENOMEM)?;
@@ -532,20 +531,8 @@ impl FileOps for OpenDynFile {
     }
     fn poll(&self, _: &File, mask: Events) -> Events {
         let ready = mask & (Events::READABLE | Events::WRITABLE);
-        match self.file.notice() {
-            Some(n) => {
-                let changes = n.changes();
-                let seen = match n.seen {
-                    Seen::AtRead => self.seen.load(Ordering::SeqCst),
-                    Seen::AtPoll => self.seen.swap(changes, Ordering::SeqCst),
-                };
-                match seen == changes {
-                    true => ready,
-                    false => ready | mask & Notice::EVENTS,
-                }
-            }
-            None => ready,
-        }
+        let more = self.file.notice().map(|n| n.poll(&self.seen));
+        ready | mask & more.unwrap_or_default()
     }
     fn wait_queue(&self) -> Option<&WaitQueue> {
         self.file.notice().map(|n| n.queue())

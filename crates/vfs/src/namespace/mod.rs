@@ -90,7 +90,7 @@ impl Core {
             count: AtomicUsize::new(0),
             payer: payer(user),
             origin,
-            changed: Notice::new(Seen::AtPoll, None),
+            changed: Notice::new(Seen::AtPoll),
             alive: Mutex::new(true),
         });
         registry.cores.lock().insert(core.id, Arc::downgrade(&core));

@@ -43,7 +43,6 @@ pub(super) fn setup(cx: &mut Context, entries: u32, params: UserPtr<Params>) -> 
     let ring = Ring::new(
         sizes,
         &Maker {
-            kernel: &cx.kernel,
             clas: mm.clas(),
             user: cx.cred().ucounts(),
             setup,

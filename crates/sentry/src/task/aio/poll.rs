@@ -4,7 +4,6 @@
 //! closer when the thread that told it holds no lock ([`wait::later`]).
 
 use super::{AioContext, IoEvent};
-use crate::Kernel;
 use abi::Result;
 use abi::errno::{EAGAIN, EINVAL};
 use ipc::EventFd;
@@ -48,7 +47,6 @@ pub struct Asked {
 /// A request that waits.
 pub struct PollRequest {
     me: Weak<PollRequest>,
-    kernel: Weak<Kernel>,
     context: Weak<AioContext>,
     asked: Asked,
     /// Of those at the same place.
@@ -64,12 +62,7 @@ pub struct PollRequest {
 impl PollRequest {
     /// Begins a request: it ends at once, or waits. `EINVAL` where it would wait for a file that
     /// never changes. The context's room for it was taken.
-    pub fn begin(
-        c: &Arc<AioContext>,
-        kernel: &Arc<Kernel>,
-        user: &Arc<Ucounts>,
-        asked: Asked,
-    ) -> Result<()> {
+    pub fn begin(c: &Arc<AioContext>, user: &Arc<Ucounts>, asked: Asked) -> Result<()> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let Some(queue) = asked.file.ops.wait_queue() else {
             let now = asked.file.poll(asked.events) & asked.events;
@@ -87,7 +80,6 @@ impl PollRequest {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let r = Arc::new_cyclic(|me| PollRequest {
             me: me.clone(),
-            kernel: Arc::downgrade(kernel),
             context: Arc::downgrade(c),
             number,
             ticket: Mutex::new(None),
@@ -169,9 +161,7 @@ impl Later for PollRequest {
     }
     fn elsewhere(self: Arc<Self>) {
         // Where it is lost, what comes next tries again.
-        if let Some(k) = self.kernel.upgrade()
-            && !k.later.send(self.clone())
-        {
+        if !later::by_service(self.clone()) {
             self.came.store(0, Ordering::SeqCst);
         }
     }

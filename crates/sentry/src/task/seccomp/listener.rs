@@ -31,7 +31,7 @@ const SET_FLAGS: u32 = 0x4008_2104;
 
 /// `SECCOMP_USER_NOTIF_FLAG_CONTINUE`.
 const CONTINUE: u32 = 1;
-/// `SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP`.
+/// `SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP`: a hint on which CPU to go on, which is the host's matter.
 const SYNC_WAKE_UP: u64 = 1;
 /// `SECCOMP_ADDFD_FLAG_SETFD`.
 const SETFD: u32 = 1;
@@ -140,7 +140,7 @@ impl FileOps for Listener {
                     return Err(ENOENT);
                 }
             }
-            SET_FLAGS if arg & !SYNC_WAKE_UP == 0 => self.0.set_flags(arg),
+            SET_FLAGS if arg & !SYNC_WAKE_UP == 0 => {}
             // Whatever its direction and its size.
             c if c & 0xffff == ADD_FD => {
                 let size = (c >> 16 & 0x3fff) as usize;

@@ -20,7 +20,6 @@ use parking_lot::Mutex;
 use seccomp::bpf::Data;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use vfs::fd_table::CloseOnExec;
 use vfs::file::File;
 use wait::{Events, WaitQueue};
@@ -168,9 +167,6 @@ pub struct Notifications {
     /// Told of calls that come, that are received, and of the filter's end.
     pub(super) queue: WaitQueue,
     once_received: OnceReceived,
-    /// `SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP`: a hint on which CPU to go on, which is the host's
-    /// matter.
-    pub(super) flags: AtomicU64,
 }
 
 /// The caller's side.
@@ -188,7 +184,6 @@ impl Notifications {
             state: Mutex::new(state),
             queue: WaitQueue::new(),
             once_received,
-            flags: AtomicU64::new(0),
         })
     }
     /// Whether it has its listener.
@@ -428,13 +423,6 @@ impl Drop for Source {
     fn drop(&mut self) {
         self.0.state.lock().unused = true;
         self.0.queue.notify(Events::HUP);
-    }
-}
-
-impl Notifications {
-    /// Sets what `SECCOMP_IOCTL_NOTIF_SET_FLAGS` says.
-    pub(super) fn set_flags(&self, flags: u64) {
-        self.flags.store(flags, Ordering::Relaxed);
     }
 }
 

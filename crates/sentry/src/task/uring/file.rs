@@ -9,7 +9,7 @@ use std::any::Any;
 use std::sync::{Arc, Weak};
 use vfs::ring::RingMemory;
 use vfs::{File, FileOps, Stat};
-use wait::later::Later;
+use wait::later::{self, Later};
 use wait::{Events, WaitQueue};
 
 /// Where the parts are mapped (`IORING_OFF_*`).
@@ -28,8 +28,7 @@ impl Drop for RingFile {
     /// Whoever drops a file may hold locks: the requests end elsewhere, as on Linux.
     fn drop(&mut self) {
         let end = Arc::new(End(self.ring.clone()));
-        let kernel = self.ring.kernel.upgrade();
-        if !kernel.is_some_and(|k| k.later.send(end)) {
+        if !later::by_service(end) {
             self.ring.end();
         }
     }

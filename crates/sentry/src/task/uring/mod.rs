@@ -58,7 +58,6 @@ pub use file::RingFile;
 pub use request::{Done, Operation, Outcome, Request};
 pub use work::TaskSide;
 
-use crate::Kernel;
 use crate::task::{Context, Sleep, Task};
 use ::abi::errno::{EAGAIN, EINTR, ENOMEM};
 use ::abi::{Errno, Result};
@@ -81,7 +80,6 @@ const OVERFLOW: u64 = 96;
 
 /// A ring (`struct io_ring_ctx`).
 pub struct Ring {
-    kernel: Weak<Kernel>,
     /// Whom its requests are charged to. Immutable, as the two below.
     pub user: Arc<Ucounts>,
     pub setup: Setup,
@@ -215,7 +213,6 @@ impl Drop for Turned<'_> {
 
 /// What a ring is made of.
 pub struct Maker<'a> {
-    pub kernel: &'a Arc<Kernel>,
     pub clas: &'a Arc<Clas>,
     pub user: &'a Arc<Ucounts>,
     pub setup: Setup,
@@ -228,7 +225,6 @@ impl Ring {
         let own = charge(RING)?;
         let shared = Shared::new(maker.clas, sizes, charges)?;
         Ok(Arc::new_cyclic(|me| Ring {
-            kernel: Arc::downgrade(maker.kernel),
             user: maker.user.clone(),
             setup: maker.setup,
             shared,

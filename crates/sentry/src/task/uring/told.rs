@@ -36,10 +36,7 @@ impl Later for Lost {
         }
     }
     fn elsewhere(self: Arc<Self>) {
-        let kernel = self.0.upgrade().and_then(|r| r.ring.kernel.upgrade());
-        if let Some(k) = kernel {
-            k.later.send(self);
-        }
+        let _ = later::by_service(self);
     }
 }
 

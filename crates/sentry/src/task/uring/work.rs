@@ -179,10 +179,7 @@ impl Later for LocalWork {
         }
     }
     fn elsewhere(self: Arc<Self>) {
-        let kernel = self.0.upgrade().and_then(|r| r.kernel.upgrade());
-        if let Some(k) = kernel {
-            k.later.send(self);
-        }
+        let _ = later::by_service(self);
     }
 }
 
