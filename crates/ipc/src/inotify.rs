@@ -189,8 +189,8 @@ impl Inotify {
     }
 
     /// `inotify_add_watch(2)` on the inode with this list; `held` is what the watch counts for by
-    /// keeping that ([`vfs::Credentials::hold`]), `kept` what keeps it. Path flags (IN_ONLYDIR, IN_DONT_FOLLOW) are the
-    /// caller's.
+    /// keeping that ([`vfs::Credentials::hold`]), `kept` what keeps it. Path flags (IN_ONLYDIR,
+    /// IN_DONT_FOLLOW) are the caller's.
     pub fn add_watch(
         &self,
         (list, kept): (&Arc<WatchList>, Watched),
@@ -410,18 +410,18 @@ mod tests {
         let f = file(i.clone(), 0);
         let dir = WatchList::new();
         assert_eq!(
-            i.add_watch((&dir, Watched::nothing()), 0, None),
+            i.add_watch((&dir, Watched::default()), 0, None),
             Err(EINVAL)
         );
         let wd = i
-            .add_watch((&dir, Watched::nothing()), 0x100 | 0x200, None)
+            .add_watch((&dir, Watched::default()), 0x100 | 0x200, None)
             .unwrap();
         assert_eq!(
-            i.add_watch((&dir, Watched::nothing()), 0x2 | IN_MASK_CREATE, None),
+            i.add_watch((&dir, Watched::default()), 0x2 | IN_MASK_CREATE, None),
             Err(EEXIST)
         );
         assert_eq!(
-            i.add_watch((&dir, Watched::nothing()), 0x2 | IN_MASK_ADD, None),
+            i.add_watch((&dir, Watched::default()), 0x2 | IN_MASK_ADD, None),
             Ok(wd)
         );
         notify(&dir, 0x1, 0, b"ignored");
@@ -452,7 +452,7 @@ mod tests {
         let i = Inotify::new(&cred).unwrap();
         let f = file(i.clone(), 0);
         let dir = WatchList::new();
-        i.add_watch((&dir, Watched::nothing()), 0x100, None)
+        i.add_watch((&dir, Watched::default()), 0x100, None)
             .unwrap();
         let own = u.count(Kind::Kmem);
         let event = |n: u32| notify(&dir, 0x100, 0, format!("{n:0>250}").as_bytes());

@@ -22,8 +22,8 @@
 //! A [`Handle`] takes it when it is dropped, so none is dropped under it ([`Act`] keeps those that
 //! were replaced until the end). A task's [`Rings`] are locked before it.
 //!
-//! The modules, each on those behind it: `show`, `ops` → `make` → `lookup` → `search` → `own` →
-//! `access` → `act` → `rings` → `state` → `key`, `limits`.
+//! The modules, each on those behind it: `show`, `ops` → `make` → `lookup` → `possession` →
+//! `search` → `own` → `access` → `act` → `rings` → `state` → `key`, `limits`.
 #![forbid(unsafe_code)]
 
 mod access;

@@ -1,5 +1,5 @@
-//! Where an address space's memory is sent out next, what came in last, and who may have its frames,
-//! too: what [`crate::swap`] keeps.
+//! Where an address space's memory is sent out next, what came in last, and who may have its
+//! frames, too: what [`crate::swap`] keeps.
 
 use crate::{Mm, PAGE};
 use clas::AccountId;

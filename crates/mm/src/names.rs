@@ -3,7 +3,8 @@
 //! A VMA's flags have its name's number among those of the address space, so VMAs with different
 //! names are not joined, and whatever copies flags copies the name. A child has its parent's names.
 //!
-//! Protected by `Mm::state`. Invariant: a number in a VMA's flags is that of a name in the list, until none has it.
+//! Protected by `Mm::state`. Invariant: a number in a VMA's flags is that of a name in the list,
+//! until none has it.
 
 use crate::vma::VmaFlags;
 use std::collections::HashSet;
