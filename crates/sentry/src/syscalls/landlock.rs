@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vfs::file::{File, FileOps, anon_stat};
 use vfs::landlock::{ABI, Domain, FsAccess, Handled, NetAccess, Ruleset, Scope};
-use vfs::{Caps, Stat};
+use vfs::ucounts::Charge;
+use vfs::{Caps, Credentials, Stat};
 use zerocopy::IntoBytes;
 
 flags! {
@@ -48,6 +49,10 @@ impl FileOps for RulesetFile {
     fn describe(&self) -> String {
         "anon_inode:[landlock-ruleset]".into()
     }
+}
+
+fn charging(cred: &Credentials) -> impl Fn(usize) -> Result<Charge> {
+    |bytes| cred.kmem(bytes, ENOMEM)
 }
 
 /// The rights that a word names; `EINVAL` for what there is not.
@@ -90,7 +95,7 @@ fn landlock_create_ruleset(
     if handled.is_empty() {
         return Err(ENOMSG);
     }
-    let ruleset = Arc::new(RulesetFile(Ruleset::new(handled, &cx.cred())?));
+    let ruleset = Arc::new(RulesetFile(Ruleset::new(handled, &charging(&cx.cred()))?));
     super::descriptors::install(cx, ruleset, O_RDWR, O_CLOEXEC)
 }
 
@@ -133,7 +138,7 @@ fn add_path(cx: &Context, ruleset: &Ruleset, attr: Va) -> Result<()> {
     let allowed = allowed(word, ruleset.handled().fs)?;
     let f = Fd(fd as i32).any_file(cx)?;
     let place = f.path.as_ref().ok_or(EBADFD)?;
-    ruleset.allow_beneath(place, allowed, &cx.cred())
+    vfs::ops::allow_beneath(ruleset, place, allowed, &cx.cred())
 }
 
 /// `struct landlock_net_port_attr`.
@@ -141,7 +146,7 @@ fn add_port(cx: &Context, ruleset: &Ruleset, attr: Va) -> Result<()> {
     let [word, port]: [u64; 2] = cx.mm().read_obj(attr)?;
     let allowed = allowed(word, ruleset.handled().net)?;
     let port = u16::try_from(port).map_err(|_| EINVAL)?;
-    ruleset.allow_port(port, allowed, &cx.cred())
+    ruleset.allow_port(port, allowed, &charging(&cx.cred()))
 }
 
 /// `landlock_restrict_self(ruleset, flags)`: the calling thread alone.
@@ -156,7 +161,7 @@ fn landlock_restrict_self(cx: &mut Context, fd: Fd, flags: u32) -> SysResult {
     let f = ruleset_of(cx, fd, File::readable)?;
     let ruleset = &f.ops::<RulesetFile>().ok_or(EBADFD)?.0;
     let mut new = (*cred).clone();
-    new.landlock = Some(Domain::new(new.landlock.take(), ruleset, &cred)?);
+    new.landlock = Some(Domain::new(new.landlock.take(), ruleset, &charging(&cred))?);
     cx.task.commit_cred(new);
     Ok(0)
 }

@@ -66,7 +66,7 @@ fn check(me: &Credentials, it: &Credentials, private: Option<&UserNs>, by: By) -
     // Its user does not reach one that has more rights, or has them elsewhere
     // (`cap_ptrace_access_check`).
     let no_more = me.user_ns == it.user_ns && caps.contains(it.permitted);
-    let within = vfs::landlock::may_trace(me, it);
+    let within = vfs::landlock::may_trace(me.landlock.as_ref(), it.landlock.as_ref());
     if mine && open && (no_more || capable(&it.user_ns)) && within {
         Ok(())
     } else {

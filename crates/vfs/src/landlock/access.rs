@@ -1,8 +1,6 @@
 //! Rights, and what of them is not granted yet.
 
-use super::{Domain, MAX_LAYERS};
-use crate::dentry::Dentry;
-use crate::mode::FileType;
+use super::{Domain, FileKey, MAX_LAYERS};
 
 bitflags::bitflags! {
     /// `LANDLOCK_ACCESS_FS_*`.
@@ -34,29 +32,6 @@ impl FsAccess {
         .union(FsAccess::READ_FILE)
         .union(FsAccess::TRUNCATE)
         .union(FsAccess::IOCTL_DEV);
-
-    /// What making a name of this type needs.
-    #[must_use]
-    pub fn to_make(kind: FileType) -> FsAccess {
-        match kind {
-            FileType::Symlink => FsAccess::MAKE_SYM,
-            FileType::Directory => FsAccess::MAKE_DIR,
-            FileType::Char => FsAccess::MAKE_CHAR,
-            FileType::Block => FsAccess::MAKE_BLOCK,
-            FileType::Fifo => FsAccess::MAKE_FIFO,
-            FileType::Socket => FsAccess::MAKE_SOCK,
-            FileType::Regular => FsAccess::MAKE_REG,
-        }
-    }
-    /// What removing a name needs; nothing where there is none.
-    #[must_use]
-    pub fn to_remove(d: &Dentry) -> FsAccess {
-        match d.file_type() {
-            None => FsAccess::empty(),
-            Some(FileType::Directory) => FsAccess::REMOVE_DIR,
-            Some(_) => FsAccess::REMOVE_FILE,
-        }
-    }
 }
 
 bitflags::bitflags! {
@@ -99,9 +74,19 @@ impl Handled {
     }
 }
 
+bitflags::bitflags! {
+    /// What an open file was denied when it was opened, whoever has it now.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub struct Denied: u8 {
+        const TRUNCATE = 1;
+        /// Commands of a device's own.
+        const IOCTL = 2;
+    }
+}
+
 /// What each layer of a domain has not granted yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Missing([FsAccess; MAX_LAYERS]);
+pub(crate) struct Missing([FsAccess; MAX_LAYERS]);
 
 impl Missing {
     /// All of `wanted` that the domain denies where no rule grants it; `REFER` by every layer
@@ -114,7 +99,7 @@ impl Missing {
         Missing(by)
     }
     /// Takes away what the rules for one file grant.
-    pub fn grant(&mut self, domain: &Domain, at: &Dentry) {
+    pub fn grant(&mut self, domain: &Domain, at: FileKey) {
         for l in domain.layers() {
             let left = &mut self.0[l.depth() - 1];
             if !left.is_empty() {

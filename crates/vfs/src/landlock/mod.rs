@@ -4,11 +4,8 @@
 //! A [`Ruleset`] is what a program fills; a [`Domain`] is what it enforces: one layer of rules and
 //! the domain before it. Credentials have a domain or none, and children have their parent's.
 //!
-//! | module | what it decides |
-//! |---|---|
-//! | [`access`] | the rights, and what of them is not granted yet on the way up |
-//! | [`paths`] | operations of [`PathCx`](crate::PathCx) on files and names |
-//! | [`refer`] | whether a file may get another parent |
+//! The rights, and what of them is not granted yet on the way up, are [`access`]. What a domain
+//! says of operations on files and names is decided where those are: `ops::landlock`.
 //!
 //! Invariants:
 //! - A domain never changes: a ruleset that grows after it was enforced is copied first.
@@ -20,22 +17,15 @@
 //! - Rules are charged to who adds them, layers to who enforces them.
 
 mod access;
-mod paths;
-mod refer;
 
-pub use access::{FsAccess, Handled, NetAccess, Scope};
-pub use paths::Denied;
-pub(crate) use paths::may_change_mounts;
-pub(crate) use refer::{Reparent, directory_of};
+pub(crate) use access::Missing;
+pub use access::{Denied, FsAccess, Handled, NetAccess, Scope};
 
-use crate::cred::Credentials;
-use crate::dentry::Dentry;
-use crate::inode::Inode;
-use crate::mount::Path;
 use crate::ucounts::Charge;
 use abi::Result;
-use abi::errno::{E2BIG, EBADFD, EINVAL, ENOMEM};
+use abi::errno::{E2BIG, ENOMEM};
 use parking_lot::Mutex;
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -50,18 +40,32 @@ const LAYER: usize = 256;
 const RULE: usize = 256;
 const COPY: usize = 64;
 
+/// Charges so many bytes of the kernel's memory to who asks (`Credentials::kmem`).
+pub type Charging<'a> = &'a dyn Fn(usize) -> Result<Charge>;
+
+/// By what a rule finds a file: the address of its inode.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct FileKey(usize);
+
+impl FileKey {
+    pub fn of<T: ?Sized>(inode: &Arc<T>) -> FileKey {
+        FileKey(Arc::as_ptr(inode).cast::<()>().addr())
+    }
+}
+
 /// The file of a rule.
-struct Subject {
-    _dentry: Arc<Dentry>,
+pub(crate) struct Subject {
+    pub key: FileKey,
+    /// Keeps its inode.
+    pub _dentry: Arc<dyn Any + Send + Sync>,
     /// For its file's descriptor of the host, where another is charged for that.
-    _held: Option<Charge>,
-    _charge: Charge,
+    pub _held: Option<Charge>,
 }
 
 #[derive(Clone)]
 struct FileRule {
     allowed: FsAccess,
-    _subject: Arc<Subject>,
+    _subject: Arc<(Subject, Charge)>,
 }
 
 #[derive(Clone)]
@@ -70,30 +74,24 @@ struct PortRule {
     _charge: Arc<Charge>,
 }
 
-/// By what a rule finds a file.
-fn key(inode: &Arc<dyn Inode>) -> usize {
-    Arc::as_ptr(inode).cast::<()>().addr()
-}
-
 /// The rules of one ruleset, or of one layer.
 struct Rules {
-    /// By the address of the inode.
-    files: BTreeMap<usize, FileRule>,
+    files: BTreeMap<FileKey, FileRule>,
     ports: BTreeMap<u16, PortRule>,
     _charge: Charge,
 }
 
 impl Rules {
-    fn copy(&self, cred: &Credentials) -> Result<Rules> {
+    fn copy(&self, charge: Charging<'_>) -> Result<Rules> {
         let n = self.files.len() + self.ports.len();
         Ok(Rules {
             files: self.files.clone(),
             ports: self.ports.clone(),
-            _charge: cred.kmem(RULESET + n * COPY, ENOMEM)?,
+            _charge: charge(RULESET + n * COPY)?,
         })
     }
-    fn of_file(&self, dentry: &Dentry) -> FsAccess {
-        let rule = dentry.inode().ok().and_then(|i| self.files.get(&key(i)));
+    fn of_file(&self, key: FileKey) -> FsAccess {
+        let rule = self.files.get(&key);
         rule.map_or(FsAccess::empty(), |r| r.allowed)
     }
 }
@@ -106,13 +104,13 @@ pub struct Ruleset {
 }
 
 impl Ruleset {
-    pub fn new(handled: Handled, cred: &Credentials) -> Result<Ruleset> {
+    pub fn new(handled: Handled, charge: Charging<'_>) -> Result<Ruleset> {
         Ok(Ruleset {
             handled,
             rules: Mutex::new(Arc::new(Rules {
                 files: BTreeMap::new(),
                 ports: BTreeMap::new(),
-                _charge: cred.kmem(RULESET, ENOMEM)?,
+                _charge: charge(RULESET)?,
             })),
         })
     }
@@ -123,54 +121,46 @@ impl Ruleset {
     /// Changes the rules; what a layer has already stays as it is.
     fn change(
         &self,
-        cred: &Credentials,
+        charge: Charging<'_>,
         change: impl FnOnce(&mut Rules) -> Result<()>,
     ) -> Result<()> {
         let mut rules = self.rules.lock();
         if Arc::get_mut(&mut rules).is_none() {
-            *rules = Arc::new(rules.copy(cred)?);
+            *rules = Arc::new(rules.copy(charge)?);
         }
         Arc::get_mut(&mut rules).map_or(Err(ENOMEM), change)
     }
-    /// `LANDLOCK_RULE_PATH_BENEATH`: grants rights at a place and below it. `EBADFD` for places
-    /// that nobody can mount.
-    pub fn allow_beneath(&self, p: &Path, allowed: FsAccess, cred: &Credentials) -> Result<()> {
-        if p.mnt.is_internal() {
-            return Err(EBADFD);
-        }
-        if !p.is_dir() && !FsAccess::OF_FILES.contains(allowed) {
-            return Err(EINVAL);
-        }
-        let inode = p.inode()?;
-        let held = cred.hold(inode.host_user())?;
-        self.change(cred, |rules| {
-            if let Some(rule) = rules.files.get_mut(&key(inode)) {
+    /// Grants rights on a file, and below it.
+    pub(crate) fn allow_file(
+        &self,
+        file: Subject,
+        allowed: FsAccess,
+        charge: Charging<'_>,
+    ) -> Result<()> {
+        self.change(charge, |rules| {
+            if let Some(rule) = rules.files.get_mut(&file.key) {
                 rule.allowed |= allowed;
                 return Ok(());
             }
-            let subject = Arc::new(Subject {
-                _dentry: p.dentry.clone(),
-                _held: held,
-                _charge: cred.kmem(RULE, ENOMEM)?,
-            });
+            let key = file.key;
             let rule = FileRule {
                 allowed,
-                _subject: subject,
+                _subject: Arc::new((file, charge(RULE)?)),
             };
-            rules.files.insert(key(inode), rule);
+            rules.files.insert(key, rule);
             Ok(())
         })
     }
     /// `LANDLOCK_RULE_NET_PORT`.
-    pub fn allow_port(&self, port: u16, allowed: NetAccess, cred: &Credentials) -> Result<()> {
-        self.change(cred, |rules| {
+    pub fn allow_port(&self, port: u16, allowed: NetAccess, charge: Charging<'_>) -> Result<()> {
+        self.change(charge, |rules| {
             if let Some(old) = rules.ports.get_mut(&port) {
                 old.allowed |= allowed;
                 return Ok(());
             }
             let rule = PortRule {
                 allowed,
-                _charge: Arc::new(cred.kmem(RULE, ENOMEM)?),
+                _charge: Arc::new(charge(RULE)?),
             };
             rules.ports.insert(port, rule);
             Ok(())
@@ -209,7 +199,7 @@ impl std::fmt::Debug for Domain {
 
 impl Domain {
     /// A domain with one more layer: `E2BIG` where there are as many as there may be.
-    pub fn new(before: Option<Domain>, with: &Ruleset, cred: &Credentials) -> Result<Domain> {
+    pub fn new(before: Option<Domain>, with: &Ruleset, charge: Charging<'_>) -> Result<Domain> {
         let depth = before.as_ref().map_or(0, |d| d.0.depth) + 1;
         if depth > MAX_LAYERS {
             return Err(E2BIG);
@@ -222,7 +212,7 @@ impl Domain {
             handled,
             any,
             rules: with.rules.lock().clone(),
-            _charge: cred.kmem(LAYER, ENOMEM)?,
+            _charge: charge(LAYER)?,
         })))
     }
     /// The layers, newest first.
@@ -240,7 +230,7 @@ impl Domain {
         self.layers().find(|d| d.0.depth == depth)
     }
     /// Whether any layer handles rights of files.
-    fn confines_files(&self) -> bool {
+    pub(crate) fn confines_files(&self) -> bool {
         !self.0.any.fs.is_empty()
     }
     /// Whether any layer handles rights of the network.
@@ -281,9 +271,8 @@ impl Domain {
 
 /// Whether who has `from` may look into who has `to`.
 #[must_use]
-pub fn may_trace(from: &Credentials, to: &Credentials) -> bool {
-    let domain = from.landlock.as_ref();
-    domain.is_none_or(|d| d.may_trace(to.landlock.as_ref()))
+pub fn may_trace(from: Option<&Domain>, to: Option<&Domain>) -> bool {
+    from.is_none_or(|d| d.may_trace(to))
 }
 
 /// Whether who has `from` is kept from signalling, or naming, who has `to`.

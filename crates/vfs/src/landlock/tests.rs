@@ -1,29 +1,32 @@
 use super::*;
-use crate::cred::Credentials;
+
+/// Who passes limits.
+fn free(n: usize) -> Result<Charge> {
+    crate::Credentials::root().kmem(n, ENOMEM)
+}
 
 fn ruleset(handled: Handled) -> Ruleset {
-    Ruleset::new(handled, &Credentials::root()).unwrap()
+    Ruleset::new(handled, &free).unwrap()
 }
 
 fn layer(before: Option<&Domain>, handled: Handled) -> Domain {
-    Domain::new(before.cloned(), &ruleset(handled), &Credentials::root()).unwrap()
+    Domain::new(before.cloned(), &ruleset(handled), &free).unwrap()
 }
 
 #[test]
 fn ports_need_every_layer() {
-    let cred = Credentials::root();
     let net = Handled {
         net: NetAccess::all(),
         ..Handled::default()
     };
     let first = ruleset(net);
-    first.allow_port(80, NetAccess::CONNECT_TCP, &cred).unwrap();
-    let a = Domain::new(None, &first, &cred).unwrap();
+    first.allow_port(80, NetAccess::CONNECT_TCP, &free).unwrap();
+    let a = Domain::new(None, &first, &free).unwrap();
     assert!(a.allows_port(80, NetAccess::CONNECT_TCP) && !a.allows_port(80, NetAccess::BIND_TCP));
     // What is allowed after a ruleset was enforced is for the next layer.
-    first.allow_port(81, NetAccess::all(), &cred).unwrap();
+    first.allow_port(81, NetAccess::all(), &free).unwrap();
     assert!(!a.allows_port(81, NetAccess::CONNECT_TCP));
-    let b = Domain::new(Some(a), &first, &cred).unwrap();
+    let b = Domain::new(Some(a), &first, &free).unwrap();
     assert!(!b.allows_port(81, NetAccess::CONNECT_TCP));
     assert!(b.allows_port(80, NetAccess::CONNECT_TCP));
 }
@@ -38,7 +41,7 @@ fn layers_are_counted() {
     for _ in 1..MAX_LAYERS {
         d = layer(Some(&d), fs);
     }
-    let more = Domain::new(Some(d.clone()), &ruleset(fs), &Credentials::root());
+    let more = Domain::new(Some(d.clone()), &ruleset(fs), &free);
     assert_eq!(more.err(), Some(E2BIG));
     assert!(d.confines_files() && !d.confines_ports());
 }

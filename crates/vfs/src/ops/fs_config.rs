@@ -327,7 +327,7 @@ impl FsConfig {
             if !caller.cred.has_in(&sb.owner(), Caps::SYS_ADMIN) {
                 return Err(EPERM);
             }
-            crate::landlock::may_change_mounts(caller.cred)?;
+            super::landlock::may_change_mounts(caller.cred)?;
             if told & MS_DIRSYNC != 0 {
                 return Err(EINVAL);
             }

@@ -3,6 +3,7 @@
 mod attr;
 mod fs_config;
 mod handles;
+mod landlock;
 mod mount_api;
 mod mounts;
 mod names;
@@ -16,6 +17,7 @@ mod xattr;
 pub use attr::{UtimeArg, fstat, fstatfs, stat_path, statfs_path};
 pub use fs_config::{Exclusive, FsConfig};
 pub use handles::{Handle, Purpose};
+pub use landlock::allow_beneath;
 pub use mount_api::{Target, attr_change, fsmount_flags};
 pub use mounts::MountArgs;
 pub use open::{ExecGuard, OpenHow, PathOnly};
@@ -27,7 +29,6 @@ use crate::context::PathCx;
 use crate::cred::{Caps, Credentials};
 use crate::dentry::Dentry;
 use crate::inode::{Inode, NewNode, SetAttr};
-use crate::landlock::FsAccess;
 use crate::mode::{FileType, Perm, Want};
 use crate::mount::Path;
 use crate::watch;
@@ -105,7 +106,7 @@ impl PathCx<'_> {
     /// What a file to be made in `dir`, whose lock is held, shall be like, if it may be made.
     fn may_make(&self, dir: &Path, mode: u32, kind: FileType) -> Result<NewNode> {
         dir.want_write()?;
-        self.landlock(dir, FsAccess::to_make(kind))?;
+        self.landlock(dir, landlock::to_make(kind))?;
         self.may_make_unnamed(dir, mode, kind)
     }
 

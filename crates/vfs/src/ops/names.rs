@@ -1,11 +1,12 @@
 //! Making and removing names: mkdir, mknod, symlink, link, unlink, rmdir; and working directories.
 
 use super::AsDir;
+use super::landlock::{Reparent, directory_of};
 use crate::context::{At, PathCx};
 use crate::cred::Caps;
 use crate::dentry::Dentry;
 use crate::inode::{Inode, NewNode, RenameFlags};
-use crate::landlock::{FsAccess, Reparent, directory_of};
+use crate::landlock::FsAccess;
 use crate::mode::{FileType, Want};
 use crate::mount::Path;
 use crate::walk::{Last, Place, Walk};

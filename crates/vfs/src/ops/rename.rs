@@ -1,10 +1,10 @@
 //! renameat2(2).
 
 use super::AsDir;
+use super::landlock::Reparent;
 use crate::context::{At, PathCx};
 use crate::dentry::Dentry;
 use crate::inode::RenameFlags;
-use crate::landlock::Reparent;
 use crate::mode::Want;
 use crate::mount::Path;
 use crate::walk::Last;

@@ -52,7 +52,7 @@ pub fn trace_me(cx: &Context) -> Result<()> {
         if !no_more && !it.has_in(&me.user_ns, Caps::SYS_PTRACE) {
             return Err(EPERM);
         }
-        if !vfs::landlock::may_trace(&it, &me) {
+        if !vfs::landlock::may_trace(it.landlock.as_ref(), me.landlock.as_ref()) {
             return Err(EPERM);
         }
         let link = Link {

@@ -1,19 +1,65 @@
 //! What a domain says of operations on files and names (`security/landlock/fs.c`).
 //!
-//! Each look goes from the file up to its root, over mounts, until all is granted. Where the caller
+//! Whether a file may get another parent is [`refer`]. Each look goes from the file up to its root, over mounts, until all is granted. Where the caller
 //! has no domain it costs one look at a pointer.
 
-use super::access::Missing;
-use super::{Domain, FsAccess};
+mod refer;
+
+pub(super) use refer::{Reparent, directory_of};
+
 use crate::context::PathCx;
 use crate::cred::Credentials;
 use crate::dentry::Dentry;
 use crate::file::File;
+use crate::landlock::{Denied, Domain, FileKey, FsAccess, Missing, Ruleset, Subject};
 use crate::mode::FileType;
 use crate::mount::Path;
 use abi::Result;
-use abi::errno::{EACCES, EPERM};
+use abi::errno::{EACCES, EBADFD, EINVAL, ENOMEM, EPERM};
 use std::sync::Arc;
+
+/// What making a name of this type needs.
+pub(super) fn to_make(kind: FileType) -> FsAccess {
+    match kind {
+        FileType::Symlink => FsAccess::MAKE_SYM,
+        FileType::Directory => FsAccess::MAKE_DIR,
+        FileType::Char => FsAccess::MAKE_CHAR,
+        FileType::Block => FsAccess::MAKE_BLOCK,
+        FileType::Fifo => FsAccess::MAKE_FIFO,
+        FileType::Socket => FsAccess::MAKE_SOCK,
+        FileType::Regular => FsAccess::MAKE_REG,
+    }
+}
+
+/// `LANDLOCK_RULE_PATH_BENEATH`: grants rights at a place and below it. `EBADFD` for places that
+/// nobody can mount.
+pub fn allow_beneath(
+    rules: &Ruleset,
+    p: &Path,
+    allowed: FsAccess,
+    cred: &Credentials,
+) -> Result<()> {
+    if p.mnt.is_internal() {
+        return Err(EBADFD);
+    }
+    if !p.is_dir() && !FsAccess::OF_FILES.contains(allowed) {
+        return Err(EINVAL);
+    }
+    let inode = p.inode()?;
+    let file = Subject {
+        key: FileKey::of(inode),
+        _dentry: p.dentry.clone(),
+        _held: cred.hold(inode.host_user())?,
+    };
+    rules.allow_file(file, allowed, &|n| cred.kmem(n, ENOMEM))
+}
+
+/// Takes away what the rules for the file of `at` grant.
+fn grant(missing: &mut Missing, domain: &Domain, at: &Dentry) {
+    if let Ok(inode) = at.inode() {
+        missing.grant(domain, FileKey::of(inode));
+    }
+}
 
 /// Where a way up ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,22 +105,12 @@ fn denied(domain: &Domain, p: &Path, wanted: FsAccess) -> FsAccess {
         return FsAccess::empty();
     }
     let end = ascend(p, |d| {
-        missing.grant(domain, d);
+        grant(&mut missing, domain, d);
         missing.is_empty()
     });
     match end {
         End::Granted | End::Internal => FsAccess::empty(),
         End::Root => missing.all(),
-    }
-}
-
-bitflags::bitflags! {
-    /// What an open file was denied when it was opened, whoever has it now.
-    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-    pub struct Denied: u8 {
-        const TRUNCATE = 1;
-        /// Commands of a device's own.
-        const IOCTL = 2;
     }
 }
 

@@ -4,16 +4,25 @@
 //! rights to make and remove the names, and `REFER` on both sides, no layer may grant more in the
 //! new place than it did in the old one. The common mount is where both ways up meet.
 
-use super::access::Missing;
-use super::paths::{End, ascend};
-use super::{Domain, FsAccess};
+use super::{End, ascend, grant, to_make};
 use crate::context::PathCx;
 use crate::dentry::Dentry;
 use crate::inode::RenameFlags;
+use crate::landlock::{Domain, FsAccess, Missing};
+use crate::mode::FileType;
 use crate::mount::Path;
 use abi::Result;
 use abi::errno::{EACCES, EXDEV};
 use std::sync::Arc;
+
+/// What removing a name needs; nothing where there is none.
+fn to_remove(d: &Dentry) -> FsAccess {
+    match d.file_type() {
+        None => FsAccess::empty(),
+        Some(FileType::Directory) => FsAccess::REMOVE_DIR,
+        Some(_) => FsAccess::REMOVE_FILE,
+    }
+}
 
 /// A file that is linked or renamed; or, in an exchange, each of the two.
 struct Moved<'a> {
@@ -25,7 +34,7 @@ struct Moved<'a> {
 impl<'a> Moved<'a> {
     fn new(domain: &Domain, file: &'a Arc<Dentry>) -> Moved<'a> {
         let mut own = Missing::new(domain, FsAccess::all());
-        own.grant(domain, file);
+        grant(&mut own, domain, file);
         Moved { file, own }
     }
     /// Whether it has no more rights at `to` than it had at `from`.
@@ -50,7 +59,7 @@ impl Side {
         let mut missing = Missing::new(domain, FsAccess::all());
         let mut at = Some(dir);
         while let Some(d) = at.filter(|_| !missing.is_empty()) {
-            missing.grant(domain, &d);
+            grant(&mut missing, domain, &d);
             at = d.parent().filter(|_| !Arc::ptr_eq(&d, top));
         }
         Side { missing, needed }
@@ -63,13 +72,13 @@ impl Side {
 }
 
 /// The directory that a file is found in: itself, where it is a mount's root.
-pub(crate) fn directory_of(p: &Path) -> Arc<Dentry> {
+pub(in crate::ops) fn directory_of(p: &Path) -> Arc<Dentry> {
     let above = p.dentry.parent().filter(|_| !p.is_mount_root());
     above.unwrap_or_else(|| p.dentry.clone())
 }
 
 /// A link or rename, by its dentries.
-pub(crate) struct Reparent<'a> {
+pub(in crate::ops) struct Reparent<'a> {
     pub file: &'a Arc<Dentry>,
     /// The directory that it is found in.
     pub from: Arc<Dentry>,
@@ -86,14 +95,14 @@ impl Reparent<'_> {
     }
     /// What it needs of the old directory, and of the new one.
     fn needs(&self) -> (FsAccess, FsAccess) {
-        let make = |d: &Dentry| d.file_type().map_or(FsAccess::empty(), FsAccess::to_make);
+        let make = |d: &Dentry| d.file_type().map_or(FsAccess::empty(), to_make);
         let (mut old, mut new) = (FsAccess::empty(), make(self.file));
         if let Some(other) = self.exchanged() {
             old |= make(other);
         }
         if let Some(target) = self.target {
-            old |= FsAccess::to_remove(self.file);
-            new |= FsAccess::to_remove(target);
+            old |= to_remove(self.file);
+            new |= to_remove(target);
         }
         (old, new)
     }
@@ -102,7 +111,7 @@ impl Reparent<'_> {
 impl PathCx<'_> {
     /// Whether the caller's domain lets it be: `EACCES` where rights are missing, `EXDEV` where
     /// only the change of parents is.
-    pub(crate) fn landlock_refer(&self, r: &Reparent<'_>) -> Result<()> {
+    pub(in crate::ops) fn landlock_refer(&self, r: &Reparent<'_>) -> Result<()> {
         let Some(domain) = self.files_domain() else {
             return Ok(());
         };
@@ -135,8 +144,8 @@ impl PathCx<'_> {
                 to.missing.keep(to.needed);
             }
             if !done(&from, &to) {
-                from.missing.grant(domain, d);
-                to.missing.grant(domain, d);
+                grant(&mut from.missing, domain, d);
+                grant(&mut to.missing, domain, d);
             }
             done(&from, &to)
         });
