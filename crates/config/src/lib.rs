@@ -232,6 +232,20 @@ pub struct DeviceNode {
     pub gid: u32,
 }
 
+/// What one of a container's clocks has more than the host's, in seconds and nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimeOffset {
+    pub secs: i64,
+    pub nanosecs: u32,
+}
+
+/// The clocks of a time namespace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimeOffsets {
+    pub monotonic: TimeOffset,
+    pub boottime: TimeOffset,
+}
+
 /// What a container sees, besides its processes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ContainerSpec {
@@ -252,6 +266,9 @@ pub struct ContainerSpec {
     pub read_only: Vec<String>,
     /// `kernel.hostname`-like names, and values.
     pub sysctls: Vec<(String, String)>,
+    /// A time namespace of its own.
+    #[serde(default)]
+    pub time: Option<TimeOffsets>,
     pub limits: Limits,
     /// The seccomp filter of every program that is started from outside, and so of all; empty for
     /// none.

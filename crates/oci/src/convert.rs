@@ -12,7 +12,7 @@ use crate::spec::{self, IdMapping, Spec};
 use crate::start::Plan;
 use crate::state::{Owner, Sandbox};
 use crate::{Error, Net, Overlay, Tried};
-use config::{ContainerSpec, IdRange, Layer, Limits, Propagation, RootFs};
+use config::{ContainerSpec, IdRange, Layer, Limits, Propagation, RootFs, TimeOffset, TimeOffsets};
 use mounts::device;
 use rustix::fs::{Mode, OFlags};
 use sandbox::{Access, Outside, RootSpec};
@@ -148,6 +148,7 @@ pub fn convert(asked: &Asked<'_>) -> Result<Converted, Error> {
     }
     check_words(&linux, &mut warnings)?;
     let propagation = propagation(&linux.rootfs_propagation, &mut warnings)?;
+    let time = time(&linux)?;
     let (uids, gids) = ids(&linux, &mut warnings)?;
     let mounts = mounts::all(asked.bundle, &spec.mounts, &mut roots, &mut warnings)?;
     let devices: Result<Vec<_>, _> = linux.devices.iter().map(device).collect();
@@ -176,6 +177,7 @@ pub fn convert(asked: &Asked<'_>) -> Result<Converted, Error> {
         propagation,
         masked: linux.masked_paths,
         read_only: linux.readonly_paths,
+        time,
         sysctls: linux.sysctl.into_iter().collect(),
         limits: linux.resources.as_ref().map(limits).unwrap_or_default(),
         seccomp: seccomp.unwrap_or_default(),
@@ -273,10 +275,41 @@ fn check_words(linux: &spec::Linux, warnings: &mut Vec<String>) -> Result<(), Er
             "linux.personality: only LINUX without flags is there",
         ));
     }
-    if linux.time_offsets.is_some() {
-        return Err(refuse("linux.timeOffsets: there are no time namespaces"));
-    }
     Ok(())
+}
+
+/// Its time namespace, if it has one, and `linux.timeOffsets`.
+fn time(linux: &spec::Linux) -> Result<Option<TimeOffsets>, Error> {
+    if !linux.namespaces.iter().any(|n| n.kind == "time") {
+        return match linux.time_offsets.is_empty() {
+            true => Ok(None),
+            false => Err(refuse(
+                "linux.timeOffsets: the container has no time namespace of its own",
+            )),
+        };
+    }
+    let mut all = TimeOffsets::default();
+    for (clock, by) in &linux.time_offsets {
+        if by.nanosecs >= 1_000_000_000 {
+            return Err(refuse(format!(
+                "linux.timeOffsets: {clock}: nanosecs are less than a second"
+            )));
+        }
+        let offset = TimeOffset {
+            secs: by.secs,
+            nanosecs: by.nanosecs,
+        };
+        match clock.as_str() {
+            "monotonic" => all.monotonic = offset,
+            "boottime" => all.boottime = offset,
+            _ => {
+                return Err(refuse(format!(
+                    "linux.timeOffsets: {clock:?} is no clock of a time namespace"
+                )));
+            }
+        }
+    }
+    Ok(Some(all))
 }
 
 /// `linux.rootfsPropagation`.
@@ -398,11 +431,11 @@ fn namespaces(
         match (n.kind.as_str(), n.path.as_str()) {
             ("network", "") => network = Network::New,
             ("network", path) => network = Network::Join(path.into()),
-            ("pid" | "mount" | "ipc" | "uts" | "user" | "cgroup", "") => {}
+            ("pid" | "mount" | "ipc" | "uts" | "user" | "cgroup" | "time", "") => {}
             // The process that stands for the sandbox on the host.
             ("pid" | "ipc" | "uts", path)
                 if sandbox.is_some_and(|p| path.starts_with(&format!("/proc/{p}/ns/"))) => {}
-            (kind @ ("pid" | "mount" | "ipc" | "uts" | "user" | "cgroup"), path) => {
+            (kind @ ("pid" | "mount" | "ipc" | "uts" | "user" | "cgroup" | "time"), path) => {
                 return Err(refuse(format!(
                     "namespace {kind} with path {path}: a sandbox cannot join a namespace of the host"
                 )));

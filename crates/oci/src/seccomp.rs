@@ -48,7 +48,7 @@ fn action(name: &str, errno: Option<u32>) -> Result<u32, Error> {
         "SCMP_ACT_LOG" => LOG,
         "SCMP_ACT_NOTIFY" => {
             return Err(Error::new(
-                "linux.seccomp: SCMP_ACT_NOTIFY is not supported: there are no seccomp listeners",
+                "linux.seccomp: SCMP_ACT_NOTIFY is not supported: who listens on the host cannot look inside",
             ));
         }
         _ => {
@@ -262,7 +262,7 @@ pub fn compile(p: &Seccomp) -> Result<Vec<Insn>, Error> {
 fn check(p: &Seccomp) -> Result<(), Error> {
     if !p.listener_path.is_empty() {
         return Err(Error::new(
-            "linux.seccomp.listenerPath is not supported: there are no seccomp listeners",
+            "linux.seccomp.listenerPath is not supported: who listens on the host cannot look inside",
         ));
     }
     for f in &p.flags {

@@ -241,8 +241,16 @@ words! {
         intel_rdt: Option<serde_json::Value>,
         #[serde(skip_serializing_if = "Option::is_none")]
         personality: Option<serde_json::Value>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        time_offsets: Option<serde_json::Value>,
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        time_offsets: BTreeMap<String, TimeOffset>,
+    }
+}
+
+words! {
+    /// What a clock has more than the host's.
+    TimeOffset {
+        secs: i64,
+        nanosecs: u32,
     }
 }
 

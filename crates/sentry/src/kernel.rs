@@ -8,6 +8,7 @@ mod send;
 
 use crate::container::{self, Container};
 use crate::ns::NsProxy;
+use crate::ns::time::Offsets;
 use crate::ns::uts::Uts;
 use crate::strace::Strace;
 use crate::task::{futex, list::TaskList};
@@ -88,6 +89,8 @@ pub struct Parts {
     pub strace: Option<Arc<Strace>>,
     pub control: HostFd,
     pub hostname: String,
+    /// Of a time namespace that the root container has.
+    pub time: Option<Offsets>,
     pub random_drop: u32,
     pub cpus: u32,
     pub total_memory: u64,
@@ -130,7 +133,10 @@ impl Kernel {
         );
         let root = Container::new(container::Parts {
             clas: p.clas.clone(),
-            ns: initial.clone(),
+            ns: match p.time {
+                Some(offsets) => initial.with_first_time(offsets),
+                None => initial.clone(),
+            },
             devpts: p.terminals.new_devpts(),
             seccomp: p.seccomp,
             is_managed: p.is_container,

@@ -113,6 +113,7 @@ pub(crate) fn kernel() -> Arc<Kernel> {
         terminals: crate::fs::terminals::Terminals::new(),
         strace: None,
         control: HostFd::from_raw(-1),
+        time: None,
         hostname: "test".into(),
         random_drop: 0,
         cpus: 1,

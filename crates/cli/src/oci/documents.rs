@@ -71,7 +71,7 @@ pub fn features() -> serde_json::Value {
             "ro", "rprivate", "rslave", "rw", "slave", "strictatime", "suid", "symfollow", "sync",
             "unbindable"],
         "linux": {
-            "namespaces": ["cgroup", "ipc", "mount", "network", "pid", "user", "uts"],
+            "namespaces": ["cgroup", "ipc", "mount", "network", "pid", "time", "user", "uts"],
             "capabilities": oci::convert::capability_names().collect::<Vec<_>>(),
             "cgroup": {"v1": true, "v2": true, "systemd": false, "systemdUser": false, "rdma": false},
             "seccomp": oci::seccomp_features(),

@@ -4,7 +4,7 @@ use super::{Failure, launch, mounts, or, serve};
 use crate::container::{Container, Parts};
 use crate::kernel::Kernel;
 use crate::ns::{NsProxy, change};
-use abi::linux::{CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWPID, CLONE_NEWUTS};
+use abi::linux::{CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWPID, CLONE_NEWTIME, CLONE_NEWUTS};
 use clas::Clas;
 use config::{JoinSpec, control};
 use gofer::client::Client;
@@ -84,6 +84,7 @@ fn namespaces(
         (spec.own_uts, CLONE_NEWUTS),
         (spec.own_ipc, CLONE_NEWIPC),
         (spec.own_net, CLONE_NEWNET),
+        (spec.container.time.is_some(), CLONE_NEWTIME),
     ];
     let flags = own.iter().filter(|o| o.0).fold(0, |all, o| all | o.1);
     let old = &kernel.initial;
@@ -99,6 +100,9 @@ fn namespaces(
         ),
         "make its namespaces",
     )?;
+    if let Some(offsets) = &spec.container.time {
+        or(ns.time_for_children.take_over(offsets), "shift its clocks")?;
+    }
     if spec.own_net {
         // As container runtimes do.
         or(ns.net.set_loopback(net::Link::Up), "take its loopback up")?;
@@ -114,6 +118,6 @@ fn namespaces(
     // Containers do not reach each other's control groups: each has a tree.
     Ok(Arc::new(NsProxy {
         cgroup: or(kernel.new_cgroups(), "make its control groups")?,
-        ..NsProxy::clone(&ns)
+        ..NsProxy::clone(&ns.with_childrens_time())
     }))
 }

@@ -132,6 +132,9 @@ fn process(
     let fs = FsContext::new(&root.mounts);
     fs.set_umask(spec.umask);
     let space = or(kernel.platform.new_address_space(), "make an address space")?;
+    if !container.ns.time.is_initial() {
+        or(space.own_clocks(), "give it clocks of its own")?;
+    }
     let mm = mm::Mm::new(container.clas.clone(), space);
     mm.charge_to(cred.ucounts());
     let mut list = kernel.tasks.lock();

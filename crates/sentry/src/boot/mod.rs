@@ -13,11 +13,12 @@ mod serve;
 
 use crate::fs::terminals::Terminals;
 use crate::kernel::{Kernel, Parts};
+use crate::ns::time::Offsets;
 use crate::strace::Strace;
 use crate::task::launch::Launch;
 use abi::Result;
 use clas::Clas;
-use config::{Config, Devices, PlatformKind, control};
+use config::{Config, Devices, PlatformKind, TimeOffsets, control};
 use gofer::client::Client;
 use hostcall::HostFd;
 use hostcall::time::Laps;
@@ -119,7 +120,6 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
     let vfs = Vfs::new();
     vfs::fs::dev::register_memory_devices(&vfs.devices);
     let kernel = Kernel::new(Parts {
-        platform,
         clas,
         vfs,
         net,
@@ -128,6 +128,8 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
         strace,
         control: config.control,
         hostname: config.container.hostname.clone(),
+        time: clocks(&*platform, config.container.time.as_ref())?,
+        platform,
         random_drop: config.random_drop,
         cpus,
         total_memory,
@@ -262,6 +264,20 @@ fn serve_network(kernel: &Arc<Kernel>) -> core::result::Result<(), Failure> {
         .spawn(move || k.guard(|| net.serve_outside()));
     made.map_err(|_| "no thread can be made for the host's network")?;
     Ok(())
+}
+
+/// The first container's clocks, where it has some of its own.
+fn clocks(
+    platform: &dyn Platform,
+    own: Option<&TimeOffsets>,
+) -> core::result::Result<Option<Offsets>, Failure> {
+    let Some(own) = own else {
+        return Ok(None);
+    };
+    if !platform.has_own_clocks() {
+        return Err("shift its clocks: this platform has those of the host alone".into());
+    }
+    or(Offsets::at_start(own), "shift its clocks").map(Some)
 }
 
 /// No user but root holds more of the host's files than this, half of the Gofer's or a quarter of

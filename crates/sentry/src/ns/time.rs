@@ -12,6 +12,7 @@ use crate::task::{Context, Task};
 use abi::Result;
 use abi::errno::{EACCES, EINVAL, EPERM, ERANGE};
 use abi::time::NSEC_PER_SEC;
+use config::{TimeOffset, TimeOffsets};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use vfs::userns::{NsId, UserNs};
@@ -137,7 +138,11 @@ impl Offsets {
         if !may() {
             return Err(EPERM);
         }
-        for (clock, sec, nsec) in &lines {
+        self.put(&lines)?;
+        Ok(taken)
+    }
+    fn put(&self, lines: &[Line]) -> Result<()> {
+        for (clock, sec, nsec) in lines {
             if !(-SECONDS_MAX..=SECONDS_MAX).contains(sec) {
                 return Err(ERANGE);
             }
@@ -154,9 +159,23 @@ impl Offsets {
         }
         for (clock, sec, nsec) in lines {
             // (At most half of what there is, in both directions.)
-            state.by[clock as usize] = sec.saturating_mul(NSEC_PER_SEC).saturating_add(nsec);
+            state.by[*clock as usize] = sec.saturating_mul(NSEC_PER_SEC).saturating_add(*nsec);
         }
-        Ok(taken)
+        Ok(())
+    }
+    /// As a bundle says them: `ERANGE` as [`Offsets::set`].
+    pub fn at_start(t: &TimeOffsets) -> Result<Offsets> {
+        let own = Offsets::default();
+        own.take_over(t)?;
+        Ok(own)
+    }
+    /// The same for a namespace that nobody is in.
+    pub fn take_over(&self, t: &TimeOffsets) -> Result<()> {
+        let of = |c, by: TimeOffset| (c, by.secs, i64::from(by.nanosecs));
+        self.put(&[
+            of(Shifted::Monotonic, t.monotonic),
+            of(Shifted::Boottime, t.boottime),
+        ])
     }
     /// Somebody comes into it.
     fn freeze(&self) {
@@ -166,6 +185,9 @@ impl Offsets {
 
 /// The number of the first one.
 const INITIAL: u32 = 0xefff_fffa;
+
+/// That of a first container which has one of its own.
+const OWN: u32 = 0xefff_fff9;
 
 /// The one that all begin in.
 #[must_use]
@@ -184,6 +206,16 @@ impl TimeNs {
 }
 
 impl NsProxy {
+    /// With a time namespace of its own, for the first container.
+    #[must_use]
+    pub fn with_first_time(self: &Arc<Self>, offsets: Offsets) -> Arc<NsProxy> {
+        let own = Ns::new(NsId::initial(OWN), &UserNs::default(), offsets);
+        let new = Arc::new(NsProxy {
+            time_for_children: own,
+            ..NsProxy::clone(self)
+        });
+        new.with_childrens_time()
+    }
     /// Whether its holder's children are in another time namespace.
     #[must_use]
     pub fn changes_time(&self) -> bool {
