@@ -5,6 +5,7 @@
 
 import mmap
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -65,6 +66,27 @@ class Group:
             except OSError:
                 time.sleep(0.01)
         print("!", self.path, "stays")
+
+
+class Waiter:
+    """An open file that is polled, and what was written to it."""
+
+    def __init__(self, path, text, mask):
+        self.fd = os.open(path, os.O_RDWR if text else os.O_RDONLY)
+        if text:
+            os.write(self.fd, text)
+        self.poll = select.poll()
+        self.poll.register(self.fd, mask)
+
+    def told(self, ms=0):
+        """What it is told within so long, without what is always so."""
+        events = 0
+        for _, e in self.poll.poll(ms):
+            events |= e
+        return events
+
+    def read(self):
+        return os.pread(self.fd, 4096, 0).decode()
 
 
 def soon(what, is_so):
@@ -222,8 +244,13 @@ def swapped():
     check(a.number("memory.swap.peak") >= swap, a.number("memory.swap.peak"))
     check(soon("no swap is left", lambda: a.number("memory.swap.current") == 0), a.number("memory.swap.current"))
     a.write("memory.swap.max", "4M")
+    events = Waiter(f"{a.path}/memory.swap.events", b"", select.POLLPRI)
+    events.read()
+    check(events.told() == 0, "nothing has happened yet")
     hog = a.python("import os; b = bytearray(os.urandom(24 << 20)); print(1)")
     check(hog.wait() == -9 and a.number("memory.swap.peak") >= 4 * MB, hog.returncode)
+    check(events.told(1000) & select.POLLPRI, "that swap had no room is told")
+    check("\nfail 0" not in events.read(), events.read())
     a.write("memory.swap.max", 0)
     check(soon("no swap is left", lambda: a.number("memory.swap.current") == 0))
     check(a.python("b = bytearray(b'x' * (24 << 20))").wait() == -9, "no swap")
@@ -243,17 +270,44 @@ def stalled():
     beside = b.holder(4)
     check(lost(a) == 0 and lost(b) == 0, lost(a), lost(b))
     check(a.read("memory.pressure").startswith("some avg10=0.00 avg60=0.00 avg300=0.00 total=0\nfull avg10="))
+    alarm = b"some 100000 1000000\0"
+    own, whole, besides = (Waiter(p, alarm, select.POLLPRI | select.POLLERR)
+                           for p in (f"{a.path}/memory.pressure", "/proc/pressure/memory", f"{b.path}/memory.pressure"))
+    check(not own.told() and not besides.told(), "told before anything was lost")
     hog = a.python("""
 import time
 b = bytearray(24 << 20)
 end = time.monotonic() + 3
 while time.monotonic() < end:
     for i in range(0, len(b), 4096): b[i] = 1""")
+    check(own.told(3000) == select.POLLPRI and whole.told(1000) == select.POLLPRI, "who waits is not told")
+    check(not own.told(100), "told twice in a window")
     check(hog.wait() == 0, hog.returncode)
+    check(not besides.told(), "the sibling has lost nothing")
     check(lost(a) > 300000 and lost(b) == 0 and lost(up) >= lost(a) >= lost(a, 1) > 0, lost(a), lost(b), lost(up))
     end(beside)
     for g in (a, b, up): g.remove()
     print("stalled")
+
+
+def peaks():
+    """An open memory.peak forgets when it is written to; no other one does."""
+    a = Group("a")
+    end(a.holder(16))
+    check(soon("little is left", lambda: a.number() < 2 * MB), a.number())
+    first, second, never = (Waiter(f"{a.path}/memory.peak", text, 0) for text in (b"x", b"x", b""))
+    since = lambda w: int(w.read())
+    check(since(first) < 2 * MB and since(second) < 2 * MB, since(first), since(second))
+    check(since(never) >= 16 * MB and a.number("memory.peak") >= 16 * MB, since(never))
+    p = a.holder(6)
+    os.write(second.fd, b"reset\n")
+    end(p)
+    check(soon("little is left", lambda: a.number() < 2 * MB), a.number())
+    os.write(second.fd, b"0")
+    check(6 * MB <= since(first) < 16 * MB and since(second) < 2 * MB, since(first), since(second))
+    check(since(never) >= 16 * MB, since(never))
+    a.remove()
+    print("peaks")
 
 
 def reclaimed():
@@ -340,7 +394,7 @@ def words():
             check(False, "reclaim", value)
         except OSError as e:
             check(e.errno == 22, value, e)
-    for name in ("current", "events", "stat", "peak"):
+    for name in ("current", "events", "stat"):
         try:
             a.write(f"memory.{name}", "1")
             check(False, name)

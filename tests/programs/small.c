@@ -1,6 +1,7 @@
-/* Small calls: kcmp, process_madvise, process_mrelease, syslog, ustat, sysfs, mseal. */
+/* Small calls: kcmp, process_madvise, process_mrelease, syslog, ustat, sysfs, mseal; files of pressure. */
 #define AREA "small"
 #include "check.h"
+#include <linux/capability.h>
 #include <linux/kcmp.h>
 #include <sys/epoll.h>
 #include <sys/klog.h>
@@ -460,7 +461,57 @@ static void named(void)
 	N(times("/proc/self/maps", "[anon_shmem:shared]\n") == 1);
 }
 
+/* Opens a file of /proc/pressure, writes this, says what poll(2) says before and after, and writes once more. */
+static void press(const char *name, const char *text, int n)
+{
+	char path[60];
+	snprintf(path, sizeof path, "/proc/pressure/%s", name);
+	int fd = open(path, O_RDWR | O_NONBLOCK);
+	struct pollfd p = { fd, POLLIN | POLLOUT | POLLPRI | POLLRDNORM, 0 };
+	T(poll(&p, 1, 0));
+	say("before", "%x", p.revents);
+	bytes("text", text, n);
+	T(write(fd, text, n));
+	T(poll(&p, 1, 0));
+	say("after", "%x", p.revents);
+	T(write(fd, "some 100000 2000000", 20));
+	T(write(fd, "some 100000 2000000", 0));
+	close(fd);
+}
+
+static void pressed(void)
+{
+	static const char *const texts[] = {
+		"some 100000 2000000", "full 100000 2000000\n", "some 2000000 2000000 ", "full\t1 4000000x",
+		"some 0 2000000", "some 2000001 2000000", "some 1 10000001", "some 100000 0", "some 1 10000000",
+		" some 1 2000000", "SOME 1 2000000", "some", "some 1", "some 1 2000000 and more text than there is room for",
+		"some 1 4296967296", "some -1 2000000", "some 1000000000000 2000000", "someone 1 2000000", "full1 2000000",
+		"", "x", "some 1 2000000\0full",
+	};
+	/* Windows that are no multiples of 2 s are for CAP_SYS_RESOURCE, of who opened the file. */
+	struct __user_cap_header_struct h = { _LINUX_CAPABILITY_VERSION_3, 0 };
+	struct __user_cap_data_struct d[2];
+	syscall(SYS_capget, &h, d);
+	d[0].effective &= ~(1u << CAP_SYS_RESOURCE);
+	syscall(SYS_capset, &h, d);
+	int fd = open("/proc/pressure/memory", O_RDONLY);
+	T(write(fd, "some 1 2000000", 15));
+	struct stat s;
+	fstat(fd, &s);
+	say("mode", "%o", s.st_mode);
+	for (unsigned i = 0; i < sizeof texts / sizeof *texts; i++) {
+		press(i % 3 ? "memory" : i % 2 ? "io" : "cpu", texts[i], strlen(texts[i]) + 1);
+		press("memory", texts[i], strlen(texts[i]));
+	}
+	close(fd);
+	for (unsigned window = 500000; window <= 4000000; window += 500000) {
+		char text[60];
+		press("memory", text, sprintf(text, "some 1000 %u", window) + 1);
+	}
+}
+
 static const struct check all[] = {
+	CHECK(pressed),
 	CHECK(named), CHECK(remapped), CHECK(cached), CHECK(quotas),
 	CHECK(compared), CHECK(advised), CHECK(logged), CHECK(old), CHECK(sealed),
 };

@@ -19,11 +19,16 @@
 //!
 //! All of it is under the lock of [`Clas`]; units are pages.
 
+mod peaks;
+
+pub use peaks::PeakOf;
+
 use crate::pressure::Stalls;
 use crate::room::in_pages;
 use crate::{Clas, Inner};
 use abi::errno::EAGAIN;
 use abi::{PAGE_SIZE, Result};
+use peaks::Peak;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -117,6 +122,18 @@ impl Limits {
     };
 }
 
+/// Who is told when a limit of swap was in the way.
+#[derive(Default)]
+struct OnSwapFail(Option<Box<dyn Fn() + Send + Sync>>);
+
+impl std::fmt::Debug for OnSwapFail {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("OnSwapFail")
+            .field(&self.0.is_some())
+            .finish()
+    }
+}
+
 /// One account; see the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Entry {
@@ -133,12 +150,14 @@ pub(crate) struct Entry {
     files: u64,
     own: u64,
     /// The most that was here, and in the store, at a time.
-    pub(crate) peak: u64,
-    stored_peak: u64,
-    /// Pages that went, and that came back, ever; and how often its limit of swap was in the way.
+    pub(crate) peak: Peak,
+    stored_peak: Peak,
+    /// Pages that went, and that came back, ever; how often its limit of swap was in the way, and
+    /// who is told when it is.
     out: u64,
     back: u64,
     swap_fails: u64,
+    on_swap_fail: OnSwapFail,
     pub(crate) limits: Limits,
     /// Threads that wait for room in it.
     pub(crate) waiting: u64,
@@ -162,11 +181,12 @@ impl Entry {
             stored: 0,
             files: 0,
             own: 0,
-            peak: 0,
-            stored_peak: 0,
+            peak: Peak::default(),
+            stored_peak: Peak::default(),
             out: 0,
             back: 0,
             swap_fails: 0,
+            on_swap_fail: OnSwapFail::default(),
             limits: Limits::NONE,
             waiting: 0,
             hopeless: 0,
@@ -205,9 +225,16 @@ impl Entry {
         stored.min(most.saturating_sub(self.away))
     }
 
+    fn peak_of(&self, of: PeakOf) -> Peak {
+        match of {
+            PeakOf::Here => self.peak,
+            PeakOf::Stored => self.stored_peak,
+        }
+    }
+
     fn note_peaks(&mut self) {
-        self.peak = self.peak.max(self.here());
-        self.stored_peak = self.stored_peak.max(self.stored);
+        self.peak.note(self.here());
+        self.stored_peak.note(self.stored);
     }
 }
 
@@ -362,7 +389,10 @@ impl Accounts {
         let rooms = self.upwards(owner.account()).map(|(_, e)| e.swap_room());
         let room = rooms.min().unwrap_or(0);
         if room == 0 {
-            self.each_upwards(owner.account(), |e| e.swap_fails += 1);
+            self.each_upwards(owner.account(), |e| {
+                e.swap_fails += 1;
+                e.on_swap_fail.0.as_ref().inspect(|tell| tell());
+            });
         }
         room
     }
@@ -573,14 +603,42 @@ impl Account {
     pub fn stats(&self) -> AccountStats {
         self.look(|e| AccountStats {
             here: e.here() * PAGE_SIZE,
-            peak: e.peak * PAGE_SIZE,
+            peak: e.peak.ever * PAGE_SIZE,
             files: e.files * PAGE_SIZE,
             swapped: e.stored * PAGE_SIZE,
-            swapped_peak: e.stored_peak * PAGE_SIZE,
+            swapped_peak: e.stored_peak.ever * PAGE_SIZE,
             pages_out: e.out,
             pages_in: e.back,
             swap_fails: e.swap_fails,
         })
+    }
+
+    /// The highest since the last [`Account::restart_peak`], in bytes.
+    #[must_use]
+    pub fn recent_peak(&self, of: PeakOf) -> u64 {
+        self.look(|e| e.peak_of(of).recent * PAGE_SIZE)
+    }
+
+    /// Begins with what there is now; gives what [`Account::recent_peak`] was.
+    pub fn restart_peak(&self, of: PeakOf) -> u64 {
+        let pages = self.change(|_, inner| {
+            let e = inner.accounts.get_mut(self.id)?;
+            Some(match of {
+                PeakOf::Here => e.peak.restart(e.here()),
+                PeakOf::Stored => e.stored_peak.restart(e.stored),
+            })
+        });
+        pages.unwrap_or(0) * PAGE_SIZE
+    }
+
+    /// Has `tell` called when a limit of swap is in the way, its own or one above. Locks of this
+    /// crate are held: it must take none of those that are held by who calls it.
+    pub fn on_swap_fail(&self, tell: impl Fn() + Send + Sync + 'static) {
+        self.change(|_, inner| {
+            if let Some(e) = inner.accounts.get_mut(self.id) {
+                e.on_swap_fail = OnSwapFail(Some(Box::new(tell)));
+            }
+        });
     }
 
     /// Of what is here, bytes of frames that nobody has touched: they have no page. It costs a look
@@ -642,7 +700,7 @@ impl Clas {
     /// The most bytes that were in the swap's store at a time.
     #[must_use]
     pub fn swap_peak(&self) -> u64 {
-        self.inner.lock().accounts.root().stored_peak * PAGE_SIZE
+        self.inner.lock().accounts.root().stored_peak.ever * PAGE_SIZE
     }
 
     /// Who pays for what the calling thread makes here.

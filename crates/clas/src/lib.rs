@@ -46,12 +46,12 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-pub use accounts::{Account, AccountId, AccountStats, Payer, pay_with};
+pub use accounts::{Account, AccountId, AccountStats, Payer, PeakOf, pay_with};
 pub use copies::Beside;
 pub use high::{is_above_high, take_above_high};
 pub use huge::LEN as HUGE;
 pub use map::{Map, Place};
-pub use pressure::{Lost, Pressure, Stall};
+pub use pressure::{Lost, Part, Pressure, Stall, Threshold, Trigger};
 pub use registry::MappingRegistry;
 pub use room::{Shortage, Waiter, kept_free, part_of_room};
 pub use swap::SwapStats;
@@ -648,7 +648,7 @@ impl Clas {
         let inner = self.inner.lock();
         Stats {
             allocated: inner.accounts.root().used * PAGE_SIZE,
-            peak: inner.accounts.root().peak * PAGE_SIZE,
+            peak: inner.accounts.root().peak.ever * PAGE_SIZE,
             resident,
             limit: self.room.limit().saturating_mul(PAGE_SIZE),
         }

@@ -109,7 +109,7 @@ impl Notice {
     }
 
     /// What poll(2) says more to who has seen so much.
-    pub(crate) fn poll(&self, seen: &AtomicU64) -> Events {
+    pub fn poll(&self, seen: &AtomicU64) -> Events {
         let changes = self.changes();
         let old = match self.seen {
             Seen::AtRead => seen.load(Ordering::SeqCst),

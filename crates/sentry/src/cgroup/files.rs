@@ -1,14 +1,17 @@
 //! The files of a control group.
 
+use super::memory::OwnPeak;
 use super::{Cgroup, Controls, Hierarchy, NO_LIMIT, no_threads};
 use crate::fs::made_by::MadeBy;
+use crate::fs::pressure::Alarm;
 use crate::task::list::PID_MAX;
 use crate::task::task_of;
 use crate::{Kernel, Task};
 use abi::Result;
 use abi::errno::{EINVAL, ENODEV, ENOENT, EOPNOTSUPP, EPERM, ERANGE, ESRCH};
+use clas::AccountId;
 use std::any::Any;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::file::File;
 use vfs::fs::dynamic::{DynDir, DynEntry, DynFile, DynFs, DynInode, DynNode};
@@ -16,6 +19,7 @@ use vfs::inode::SetAttr;
 use vfs::mode::{Want, generic_permission};
 use vfs::notice::Notice;
 use vfs::{Caller, Caps, Credentials, FileType, Perm};
+use wait::Events;
 
 /// `CGROUP2_SUPER_MAGIC`.
 const MAGIC: u64 = 0x6367_7270;
@@ -97,6 +101,8 @@ const MEMORY: Place = Place::RootAnd(Controls::MEMORY);
 const CPU: Place = Place::RootAnd(Controls::CPU);
 const CPUSET: Place = Place::RootAnd(Controls::CPUSET);
 
+const PRESSURE: &str = "memory.pressure";
+
 /// The name of the directory itself, of which files have none.
 const DIRECTORY: &str = "";
 
@@ -131,15 +137,15 @@ const KINDS: &[Kind] = &[
     kind("memory.max", 0o644, MEMORY),
     kind("memory.min", 0o644, MEMORY),
     kind("memory.oom.group", 0o644, MEMORY),
-    kind("memory.peak", 0o444, MEMORY),
-    kind("memory.pressure", 0o444, MEMORY),
+    kind("memory.peak", 0o644, MEMORY),
+    kind("memory.pressure", 0o644, MEMORY),
     kind("memory.reclaim", 0o200, MEMORY),
     kind("memory.stat", 0o444, MEMORY),
     kind("memory.swap.current", 0o444, MEMORY),
     kind("memory.swap.events", 0o444, MEMORY),
     kind("memory.swap.high", 0o644, MEMORY),
     kind("memory.swap.max", 0o644, MEMORY),
-    kind("memory.swap.peak", 0o444, MEMORY),
+    kind("memory.swap.peak", 0o644, MEMORY),
     kind("pids.current", 0o444, PIDS),
     kind("pids.events", 0o444, PIDS),
     kind("pids.events.local", 0o444, PIDS),
@@ -178,6 +184,7 @@ impl DynDir for CgroupDir {
                 group: self.group.clone(),
                 kind: k,
                 by: None,
+                own: Own::Nothing,
             };
             return Ok(DynNode::File(Arc::new(f)));
         }
@@ -226,6 +233,28 @@ struct CgroupFile {
     kind: &'static Kind,
     /// Who opened it: numbers of processes are its.
     by: Option<Weak<Task>>,
+    own: Own,
+}
+
+/// What an open file has for itself.
+#[derive(Default)]
+enum Own {
+    #[default]
+    Nothing,
+    /// Of `memory.pressure`.
+    Alarm(Alarm),
+    /// Of `memory.peak` and `memory.swap.peak`.
+    Peak(Arc<OwnPeak>),
+}
+
+impl Own {
+    fn of(name: &str) -> Own {
+        match name {
+            PRESSURE => Own::Alarm(Alarm::default()),
+            "memory.peak" | "memory.swap.peak" => Own::Peak(Arc::default()),
+            _ => Own::Nothing,
+        }
+    }
 }
 
 /// What `cgroup.subtree_control` is told to give, and to take back: the last word on each counts.
@@ -268,6 +297,11 @@ pub(super) fn limit(n: u64) -> String {
 impl CgroupFile {
     fn opener(&self) -> Result<Arc<Task>> {
         self.by.as_ref().and_then(Weak::upgrade).ok_or(ESRCH)
+    }
+    fn set_alarm(&self, alarm: &Alarm, file: &File, text: &str) -> Result<()> {
+        let clas = self.group.clas().ok_or(ENODEV)?;
+        let own = self.group.memory().map(|m| m.account.id());
+        alarm.set(Some((&clas, own.unwrap_or(AccountId::ROOT))), file, text)
     }
     /// Moves the process with this number, or its writer's own for 0.
     fn attach(&self, k: &Kernel, file: &File, text: &str) -> Result<()> {
@@ -314,7 +348,16 @@ impl DynFile for CgroupFile {
         self.group.set_perm(self.kind.name, self.kind.mode, a)
     }
     fn notice(&self) -> Option<&Arc<Notice>> {
-        Some(self.group.notices.of(self.kind.name))
+        Some(match &self.own {
+            Own::Alarm(a) => a.notice(),
+            _ => self.group.notices.of(self.kind.name),
+        })
+    }
+    fn poll(&self, seen: &AtomicU64) -> Events {
+        match &self.own {
+            Own::Alarm(a) => a.poll(seen),
+            _ => self.group.notices.of(self.kind.name).poll(seen),
+        }
     }
     fn bound(&self, cx: &Caller<'_>) -> Result<Option<Arc<dyn DynFile>>> {
         Ok(Some(Arc::new(CgroupFile {
@@ -322,6 +365,7 @@ impl DynFile for CgroupFile {
             group: self.group.clone(),
             kind: self.kind,
             by: task_of(cx.task).map(Arc::downgrade),
+            own: Own::of(self.kind.name),
         })))
     }
     fn generate(&self, _: &File) -> Result<Vec<u8>> {
@@ -329,6 +373,11 @@ impl DynFile for CgroupFile {
         let c = &self.group;
         if c.is_dead() {
             return Err(ENODEV);
+        }
+        if let Own::Peak(own) = &self.own
+            && let Some(n) = c.memory().and_then(|m| m.peak_since(self.kind.name, own))
+        {
+            return Ok(format!("{n}\n").into_bytes());
         }
         if self.kind.place == MEMORY && !c.is_root() {
             return Ok(c.memory_text(self.kind.name)?.into_bytes());
@@ -393,7 +442,19 @@ impl DynFile for CgroupFile {
         if c.is_dead() {
             return Err(ENODEV);
         }
-        let text = std::str::from_utf8(data).map_err(|_| EINVAL)?.trim();
+        let text = std::str::from_utf8(data).map_err(|_| EINVAL)?;
+        if let Own::Alarm(alarm) = &self.own {
+            self.set_alarm(alarm, file, text)?;
+            return Ok(data.len());
+        }
+        if let Own::Peak(own) = &self.own
+            && !c.is_root()
+        {
+            let m = c.memory().ok_or(ENODEV)?;
+            m.restart_peak(self.kind.name, own);
+            return Ok(data.len());
+        }
+        let text = text.trim();
         match self.kind.name {
             // The values are the host's.
             name if c.is_root() && !name.starts_with("cgroup.") => return Err(EPERM),

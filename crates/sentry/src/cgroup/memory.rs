@@ -12,12 +12,14 @@ use super::Cgroup;
 use crate::{Kernel, Task};
 use abi::errno::{EAGAIN, EINVAL, ENODEV, ERANGE};
 use abi::{PAGE_SIZE, Result};
-use clas::{Account, AccountId, Clas};
+use clas::{Account, AccountId, Clas, PeakOf};
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use vfs::file::File;
+use vfs::notice::Notice;
 
 /// What happened, in the order of `memory.events`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -114,6 +116,37 @@ pub struct Memory {
     happened: Happened,
     /// How often who made memory here was held up for `memory.swap.high`. Atomic.
     swap_high_events: AtomicU64,
+    /// Who has `memory.peak` and `memory.swap.peak` open, and wrote to it.
+    peaks: Peaks,
+    swapped_peaks: Peaks,
+}
+
+/// Open files that forget what was highest before they were written to.
+#[derive(Debug, Default)]
+struct Peaks(Mutex<Vec<Weak<OwnPeak>>>);
+
+/// What was highest since an open file was written to, bytes; `None` before that. What the account
+/// has as its recent peak comes on top.
+#[derive(Debug, Default)]
+pub(super) struct OwnPeak(Mutex<Option<u64>>);
+
+impl Peaks {
+    /// `own` forgets, and no other.
+    fn restart(&self, account: &Account, of: PeakOf, own: &Arc<OwnPeak>) {
+        let mut all = self.0.lock();
+        let before = account.restart_peak(of);
+        all.retain(|o| {
+            let Some(other) = o.upgrade().filter(|o| !Arc::ptr_eq(o, own)) else {
+                return false;
+            };
+            if let Some(n) = &mut *other.0.lock() {
+                *n = before.max(*n);
+            }
+            true
+        });
+        *own.0.lock() = Some(0);
+        all.push(Arc::downgrade(own));
+    }
 }
 
 /// Which of a group's memory others cannot have.
@@ -127,15 +160,20 @@ pub enum Protection {
 
 impl Memory {
     /// That of a new group below `parent`.
-    pub(super) fn below(parent: &Cgroup) -> Result<Arc<Memory>> {
-        let clas = parent.clas.get().and_then(Weak::upgrade).ok_or(ENODEV)?;
+    pub(super) fn below(parent: &Cgroup, swap: &Arc<Notice>) -> Result<Arc<Memory>> {
+        let clas = parent.clas().ok_or(ENODEV)?;
         let above = parent.memory();
+        let account = clas.open_account(above.as_ref().map(|m| &m.account))?;
+        let swap = swap.clone();
+        account.on_swap_fail(move || swap.tell());
         Ok(Arc::new(Memory {
-            account: clas.open_account(above.as_ref().map(|m| &m.account))?,
+            account,
             words: Words::default(),
             oom_group: AtomicBool::new(false),
             happened: Happened::default(),
             swap_high_events: AtomicU64::new(0),
+            peaks: Peaks::default(),
+            swapped_peaks: Peaks::default(),
         }))
     }
 
@@ -196,6 +234,28 @@ impl Memory {
     /// Of so much that is here, what was touched, bytes.
     fn touched(&self, here: u64) -> u64 {
         here.saturating_sub(self.account.untouched())
+    }
+
+    /// What is highest since `own` was written to; `None` where it was not.
+    pub(super) fn peak_since(&self, name: &str, own: &OwnPeak) -> Option<u64> {
+        let (of, _) = self.peaks_of(name)?;
+        let own = (*own.0.lock())?;
+        Some(own.max(self.account.recent_peak(of)))
+    }
+
+    /// A file of the peaks was written to.
+    pub(super) fn restart_peak(&self, name: &str, own: &Arc<OwnPeak>) {
+        if let Some((of, all)) = self.peaks_of(name) {
+            all.restart(&self.account, of, own);
+        }
+    }
+
+    fn peaks_of(&self, name: &str) -> Option<(PeakOf, &Peaks)> {
+        match name {
+            "memory.peak" => Some((PeakOf::Here, &self.peaks)),
+            "memory.swap.peak" => Some((PeakOf::Stored, &self.swapped_peaks)),
+            _ => None,
+        }
     }
 
     /// The text of one of its files.
@@ -357,6 +417,12 @@ impl Cgroup {
     /// It is of the container that has this memory.
     pub fn is_of(&self, clas: &Arc<Clas>) {
         let _ = self.clas.set(Arc::downgrade(clas));
+    }
+
+    /// The memory of its container.
+    #[must_use]
+    pub(super) fn clas(&self) -> Option<Arc<Clas>> {
+        self.clas.get().and_then(Weak::upgrade)
     }
 
     /// Its `memory` controller, if it has one of its own.

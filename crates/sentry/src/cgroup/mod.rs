@@ -515,7 +515,7 @@ impl Hierarchy {
             return Err(EEXIST);
         }
         if i.controls.contains(Controls::MEMORY) {
-            *new.memory.lock() = Some(Memory::below(parent)?);
+            *new.memory.lock() = Some(Memory::below(parent, &new.notices.swap)?);
         }
         i.children.insert(name.to_vec(), new.clone());
         for c in parent.upwards() {
@@ -590,8 +590,8 @@ impl Hierarchy {
     fn set_memory(&self, k: &Kernel, c: &Arc<Cgroup>, on: bool) -> Result<()> {
         let children: Vec<Arc<Cgroup>> = c.children().into_iter().map(|c| c.1).collect();
         let mut made = Vec::new();
-        for _ in children.iter().filter(|_| on) {
-            made.push(Memory::below(c)?);
+        for d in children.iter().filter(|_| on) {
+            made.push(Memory::below(c, &d.notices.swap)?);
         }
         let mut made = made.into_iter();
         let old: Vec<_> = children

@@ -6,6 +6,7 @@ pub mod host_stream;
 pub mod made_by;
 pub mod mqueue;
 pub mod overlay;
+pub mod pressure;
 pub mod proc;
 pub mod sys;
 pub mod terminals;

@@ -149,7 +149,9 @@ fn watch(kernel: &Weak<Kernel>, container: &Weak<Container>) {
         if !stalled.is_empty() {
             k.guard(|| c.clas.looked(&k.looks_idle(&c, &stalled)));
             last = start;
-        } else if last.elapsed() > QUIET && c.clas.may_end_watch() {
+        }
+        c.clas.look_at_triggers();
+        if stalled.is_empty() && last.elapsed() > QUIET && c.clas.may_end_watch() {
             return;
         }
         pause = (start.elapsed() * PARTS).clamp(LOOK, LOOK_LONG);

@@ -140,6 +140,11 @@ pub trait DynFile: Any + Send + Sync {
     fn notice(&self) -> Option<&Arc<Notice>> {
         None
     }
+    /// What poll(2) says more to who has seen so many of its changes.
+    fn poll(&self, seen: &AtomicU64) -> Events {
+        let more = self.notice().map(|n| n.poll(seen));
+        more.unwrap_or_default()
+    }
     /// What is written, all of one write(2). Gives how much was taken.
     fn write(&self, _file: &File, _data: &[u8], _offset: u64) -> Result<usize> {
         Err(EINVAL)
@@ -531,8 +536,7 @@ impl FileOps for OpenDynFile {
     }
     fn poll(&self, _: &File, mask: Events) -> Events {
         let ready = mask & (Events::READABLE | Events::WRITABLE);
-        let more = self.file.notice().map(|n| n.poll(&self.seen));
-        ready | mask & more.unwrap_or_default()
+        ready | mask & self.file.poll(&self.seen)
     }
     fn wait_queue(&self) -> Option<&WaitQueue> {
         self.file.notice().map(|n| n.queue())

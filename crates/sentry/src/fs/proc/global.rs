@@ -4,6 +4,7 @@ use super::Text;
 use super::sysctl::owned;
 use crate::Kernel;
 use crate::container::Container;
+use crate::fs::pressure::PressureFile;
 use crate::ns::NetNs;
 use crate::ns::uts::{RELEASE, VERSION};
 use crate::task::{Task, task_of};
@@ -123,7 +124,7 @@ pub fn files(k: &Arc<Kernel>, c: &Arc<Container>) -> StaticDir {
         .file("schedstat", text(k, |k| schedstat(k.cpus)))
         .text("consoles", "")
         .text("execdomains", "0-0\tLinux           \t[kernel]\n")
-        .dir("pressure", pressure(k, c))
+        .dir("pressure", pressure(c))
         .file("keys", KeyFile(|a| a.show_keys()))
         .file("key-users", KeyFile(|a| a.show_users()))
         .text("modules", "")
@@ -253,18 +254,11 @@ fn softirqs(cpus: u32) -> String {
 
 /// `/proc/pressure`: of memory what the container's threads lose; the host's stalls for its CPUs
 /// and devices are not told.
-fn pressure(k: &Arc<Kernel>, c: &Arc<Container>) -> StaticDir {
-    let none = clas::Pressure::default().to_string();
-    let own = Arc::downgrade(c);
-    let memory = move |_: &Kernel| {
-        let c = own.upgrade();
-        c.map_or_else(Default::default, |c| c.clas.pressure())
-            .to_string()
-    };
+fn pressure(c: &Arc<Container>) -> StaticDir {
     StaticDir::new()
-        .text("cpu", none.clone())
-        .text("io", none)
-        .file("memory", text(k, memory))
+        .file("cpu", PressureFile::new(c, false))
+        .file("io", PressureFile::new(c, false))
+        .file("memory", PressureFile::new(c, true))
 }
 
 /// All controllers are of version 2, whose hierarchy is 0.

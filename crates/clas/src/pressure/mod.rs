@@ -15,7 +15,12 @@
 //! - Averages have Linux's form: each 2 s what was lost is taken in, with less weight the older it
 //!   is. Who reads them, and the watcher, take in what was lost since.
 //!
-//! All of it is under the lock of [`Clas`].
+//! All of it is under the lock of [`Clas`], which the clock is read under: so no account has lost
+//! less than one below it. Who is told when much is lost: [`triggers`].
+
+mod triggers;
+
+pub use triggers::{Part, Threshold, Trigger};
 
 use crate::accounts::AccountId;
 use crate::{Account, Clas, Inner};
@@ -117,7 +122,7 @@ impl Stalls {
 
     fn begin(&mut self, at: Instant, is_held_up: bool) {
         if self.now == 0 {
-            self.since = self.since.max(at);
+            self.since = at;
         }
         self.now += 1;
         self.held_up += u32::from(is_held_up);
@@ -126,9 +131,8 @@ impl Stalls {
     /// Takes in the time until `at`.
     fn catch_up(&mut self, at: Instant) {
         if self.now > 0 {
-            // (Who comes later may have looked at the clock earlier.)
             self.some.lost.total += at.saturating_duration_since(self.since);
-            self.since = self.since.max(at);
+            self.since = at;
         }
         if let Some(part) = self.full_part {
             let new = self.some.lost.total - self.shared;
@@ -175,6 +179,7 @@ pub(crate) struct Watch {
     watches: AtomicBool,
     /// So many stalls pass before it is told again: it could not watch. Atomic.
     passes: AtomicU32,
+    triggers: triggers::Triggers,
 }
 
 /// See [`Watch::passes`].
@@ -208,8 +213,8 @@ pub struct Stall<'a> {
 
 impl Drop for Stall<'_> {
     fn drop(&mut self) {
-        let now = Instant::now();
         let mut inner = self.clas.inner.lock();
+        let now = Instant::now();
         for id in &self.accounts {
             if let Some(e) = inner.accounts.get_mut(*id) {
                 e.stalls.end(now, self.is_held_up);
@@ -230,8 +235,8 @@ impl Clas {
     }
 
     fn begin_stall(&self, is_held_up: bool) -> Stall<'_> {
-        let now = Instant::now();
         let mut inner = self.inner.lock();
+        let now = Instant::now();
         let upwards = inner.accounts.upwards(self.payer());
         let accounts: SmallVec<[AccountId; 4]> = upwards.map(|(id, _)| id).collect();
         for id in &accounts {
@@ -249,8 +254,8 @@ impl Clas {
     }
 
     /// Has `watcher` told, once for all, when there are stalls and nobody watches: from then on it
-    /// looks ([`Clas::stalled`]), until it need not any more ([`Clas::may_end_watch`]); false where
-    /// it cannot. Locks of address spaces may be held.
+    /// looks ([`Clas::stalled`], [`Clas::look_at_triggers`]), until it need not any more
+    /// ([`Clas::may_end_watch`]); false where it cannot. Locks of address spaces may be held.
     pub fn on_stall(&self, watcher: Box<dyn Fn() -> bool + Send + Sync>) {
         let _ = self.watch.watcher.set(watcher);
     }
@@ -258,6 +263,9 @@ impl Clas {
     /// Whether the watcher is to end: it is told of the next stall.
     #[must_use]
     pub fn may_end_watch(&self) -> bool {
+        if self.watch.triggers.are_pending() {
+            return false;
+        }
         let inner = self.inner.lock();
         let is_quiet = inner.accounts.root().stalls.now == 0;
         if is_quiet {
@@ -278,8 +286,8 @@ impl Clas {
 
     /// In each of these stalled some when somebody looked, and no other task ran, or one did.
     pub fn looked(&self, found: &[(AccountId, bool)]) {
-        let now = Instant::now();
         let mut inner = self.inner.lock();
+        let now = Instant::now();
         for (id, nobody_runs) in found {
             if let Some(e) = inner.accounts.get_mut(*id) {
                 e.stalls.looked(*nobody_runs);
@@ -291,7 +299,13 @@ impl Clas {
     /// What the whole container has lost.
     #[must_use]
     pub fn pressure(&self) -> Pressure {
-        self.inner.lock().pressure(AccountId::ROOT)
+        self.pressure_of(AccountId::ROOT)
+    }
+
+    /// What an account has lost, with those below; nothing where it is gone.
+    #[must_use]
+    pub fn pressure_of(&self, id: AccountId) -> Pressure {
+        self.inner.lock().pressure(id)
     }
 }
 
@@ -366,10 +380,6 @@ mod tests {
         s.begin(begin + PERIOD / 8, false);
         s.end(begin + PERIOD / 4, false);
         s.looked(false);
-        s.end(begin + PERIOD / 2, false);
-        assert_eq!(s.some.lost.total, PERIOD / 2);
-        // Nor does one that looked at the clock before.
-        s.begin(begin + PERIOD / 4, false);
         s.end(begin + PERIOD / 2, false);
         assert_eq!(s.some.lost.total, PERIOD / 2);
         // (Somebody ran whenever it was looked at.)
