@@ -510,9 +510,44 @@ static void pressed(void)
 	}
 }
 
+/* What the kernel says that it has. */
+static void configured(void)
+{
+	static const char *const names[] = { "SYSVIPC", "USER_NS", "PID_NS", "NET_NS", "TIME_NS", "CHECKPOINT_RESTORE", "EVENTFD",
+		"AIO", "IO_URING", "TMPFS", "VETH", "TUN", "AF_UNIX_OOB", "SECURITY_LANDLOCK" };
+	char line[200], want[64];
+	struct stat s;
+	if (stat("/proc/config.gz", &s))
+		return;
+	T(s.st_mode);
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		FILE *f = popen("gzip -cd /proc/config.gz", "r");
+		int n = 0;
+		sprintf(want, "CONFIG_%s=y\n", names[i]);
+		while (fgets(line, sizeof line, f))
+			n += !strcmp(line, want);
+		say(names[i], "%d, exit status %d", n, pclose(f));
+	}
+}
+
+/* Settings that are the same at first everywhere. */
+static void settings(void)
+{
+	static const char *const names[] = { "kernel/sched_rr_timeslice_ms", "kernel/sched_rt_period_us",
+		"kernel/sched_rt_runtime_us", "fs/overflowuid", "fs/overflowgid" };
+	char path[100], b[100];
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		sprintf(path, "/proc/sys/%s", names[i]);
+		int fd = open(path, O_RDONLY);
+		long n = read(fd, b, sizeof b);
+		close(fd);
+		bytes(names[i], b, n > 0 ? n : 0);
+	}
+}
+
 static const struct check all[] = {
 	CHECK(pressed),
-	CHECK(named), CHECK(remapped), CHECK(cached), CHECK(quotas),
+	CHECK(configured), CHECK(settings), CHECK(named), CHECK(remapped), CHECK(cached), CHECK(quotas),
 	CHECK(compared), CHECK(advised), CHECK(logged), CHECK(old), CHECK(sealed),
 };
 MAIN(all)

@@ -343,7 +343,140 @@ static void cooperation(void)
 	semctl(sem, 0, IPC_RMID);
 }
 
+/* A setting of the ipc namespace, as a path. */
+static char *setting(const char *name)
+{
+	static char path[100];
+	sprintf(path, "/proc/sys/kernel/%s", name);
+	return path;
+}
+static long set(const char *name, const char *text)
+{
+	int fd = open(setting(name), O_WRONLY);
+	if (fd < 0)
+		return -1;
+	long n = write(fd, text, strlen(text));
+	int e = errno;
+	close(fd);
+	errno = e;
+	return n;
+}
+static void shows(const char *name)
+{
+	char b[200] = "";
+	int fd = open(setting(name), O_RDONLY);
+	long n = read(fd, b, sizeof b);
+	close(fd);
+	bytes(name, b, n > 0 ? n : 0);
+}
+
+/* What a namespace allows (/proc/sys/kernel). */
+static void limited(void)
+{
+	static const char *const names[] = { "shmmax", "shmall", "shmmni", "msgmax", "msgmnb", "msgmni", "sem",
+		"shm_next_id", "sem_next_id", "msg_next_id" };
+	if (unshare(CLONE_NEWIPC))
+		return;
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		struct stat s = { 0 };
+		shows(names[i]);
+		T(stat(setting(names[i]), &s));
+		T(s.st_mode);
+	}
+	T(set("msgmni", "2"));
+	shows("msgmni");
+	T(set("msgmni", "-1"));
+	T(set("msgmni", "32769"));
+	T(set("msgmni", "x"));
+	T(set("msgmnb", "50\n"));
+	T(set("msgmax", "40"));
+	int q = msgget(IPC_PRIVATE, 0600);
+	Y(q >= 0 && msgget(IPC_PRIVATE, 0600) >= 0);
+	T(msgget(IPC_PRIVATE, 0600));
+	struct msqid_ds d;
+	msgctl(q, IPC_STAT, &d);
+	T(d.msg_qbytes);
+	struct { long type; char text[100]; } m = { 1 };
+	T(msgsnd(q, &m, 41, IPC_NOWAIT));
+	T(msgsnd(q, &m, 40, IPC_NOWAIT));
+	T(msgsnd(q, &m, 11, IPC_NOWAIT));
+	struct msginfo mi;
+	Y(msgctl(0, IPC_INFO, (void *)&mi) == 1);
+	T(mi.msgmni); T(mi.msgmax); T(mi.msgmnb); T(mi.msgpool); T(mi.msgtql);
+	T(set("sem", "10 20 5 3"));
+	shows("sem");
+	T(semget(IPC_PRIVATE, 11, 0600));
+	int s = semget(IPC_PRIVATE, 10, 0600);
+	Y(s >= 0 && semget(IPC_PRIVATE, 9, 0600) >= 0);
+	T(semget(IPC_PRIVATE, 2, 0600));
+	Y(semget(IPC_PRIVATE, 1, 0600) >= 0);
+	T(semctl(s, 0, IPC_RMID));
+	Y((s = semget(IPC_PRIVATE, 10, 0600)) >= 0);
+	T(semget(IPC_PRIVATE, 1, 0600));
+	struct sembuf b[6] = { { 0, 1, 0 } };
+	T(semop(s, b, 6));
+	T(semop(s, b, 1));
+	struct seminfo si;
+	Y(semctl(0, 0, IPC_INFO, &si) == 2);
+	T(si.semmni); T(si.semmns); T(si.semmsl); T(si.semopm); T(si.semmnu); T(si.semmap); T(si.semume);
+	T(set("sem", "11 21 6 40000"));
+	shows("sem");
+	T(set("shmmax", "8192"));
+	T(set("shmall", "3"));
+	T(shmget(IPC_PRIVATE, 8193, 0600));
+	int h = shmget(IPC_PRIVATE, 8192, 0600);
+	T(shmget(IPC_PRIVATE, 8192, 0600));
+	T(set("shmmni", "2"));
+	Y(shmget(IPC_PRIVATE, 4096, 0600) >= 0);
+	T(set("shmall", "100"));
+	T(shmget(IPC_PRIVATE, 1, 0600));
+	struct shminfo hi;
+	Y(shmctl(0, IPC_INFO, (void *)&hi) == 1);
+	T(hi.shmmax); T(hi.shmmni); T(hi.shmseg); T(hi.shmall);
+	T(shmctl(h, IPC_RMID, NULL));
+	T(CHILD(drop_root(); _exit(set("shmmax", "1") < 0 ? errno : 0)));
+	T(CHILD(drop_root(); _exit(set("shm_next_id", "1") < 0 ? errno : 0)));
+}
+
+/* The identifier that the next object is to have, and the objects of a namespace. */
+static void next_ids(void)
+{
+	char line[400];
+	if (unshare(CLONE_NEWIPC))
+		return;
+	T(set("shm_next_id", "-1"));
+	T(set("shm_next_id", "98765"));
+	shows("shm_next_id");
+	int a = shmget(0x1234, 5000, IPC_CREAT | 0640);
+	T(a);
+	shows("shm_next_id");
+	T(set("shm_next_id", "98765"));
+	Y(shmget(IPC_PRIVATE, 1, 0600) != a);
+	T(set("msg_next_id", "77"));
+	T(msgget(0x77, IPC_CREAT | 0604));
+	T(set("sem_next_id", "88"));
+	T(semget(0x88, 3, IPC_CREAT | 0666));
+	shmat(a, NULL, 0);
+	static const char *const files[] = { "shm", "msg", "sem" };
+	for (int i = 0; i < 3; i++) {
+		sprintf(line, "/proc/sysvipc/%s", files[i]);
+		FILE *f = fopen(line, "r");
+		for (int n = 0; f && fgets(line, sizeof line, f); n++) {
+			/* Times and processes are not the same each time. */
+			int many = 0, at = 0;
+			if (n > 0 && i == 0)
+				sscanf(line, "%*d %*d %*o %*u%n %*d %*d %d", &at, &many);
+			else if (n > 0)
+				sscanf(line, i == 1 ? "%*d %*d %*o %*u %*u%n" : "%*d %*d %*o %*u %*u %*u %*u %*u%n", &at);
+			say(files[i], "%ld: %.*s: %d", (long)strlen(line), at ? at : (int)strlen(line) - 1, line, many);
+		}
+		if (f)
+			fclose(f);
+	}
+}
+
 static const struct check all[] = {
+	CHECK(limited), CHECK(next_ids),
 	CHECK(memory), CHECK(semaphores), CHECK(interrupted), CHECK(messages), CHECK(cooperation),
 };
 MAIN(all)

@@ -9,16 +9,19 @@
 //! Lock order: `Registry` → an object's state → wait queues. An object that is removed while
 //! someone waits for it says so by `EIDRM`.
 
+mod limits;
 pub mod msg;
 pub mod sem;
 pub mod shm;
+
+pub use limits::{Limit, Limits};
 
 use abi::Result;
 use abi::errno::{EACCES, EEXIST, EINVAL, ENOENT, ENOSPC, EPERM};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
-use vfs::ida::Ida;
 use vfs::ucounts::{Charge, Kind};
 use vfs::userns::UserNs;
 use vfs::{Caps, Credentials};
@@ -37,10 +40,8 @@ pub const IPC_INFO: u32 = 3;
 pub const READ: u32 = 0o444;
 pub const WRITE: u32 = 0o222;
 
-/// The most objects of one kind (`kernel.shmmni` and its kin).
-pub const MAX_OBJECTS: usize = 32_000;
-/// How many of them one user may have who does not pass limits. (On Linux one user can take all.)
-const OF_USER: u64 = MAX_OBJECTS as u64 / 2;
+/// The most objects of one kind, whatever the namespace allows (`IPCMNI`).
+pub const MAX_OBJECTS: usize = 1 << INDEX_BITS;
 const INDEX_BITS: u32 = 15;
 
 /// Seconds since the epoch.
@@ -101,6 +102,17 @@ impl Perm {
         self.gid = word(8);
         self.mode = (self.mode & !0o777) | (word(20) & 0o777);
     }
+    /// The columns of `/proc/sysvipc` that each kind begins with, and those of the owners.
+    fn columns(&self, id: i32, to: &dyn Numbers) -> (String, String) {
+        let owners = format!(
+            "{:5} {:5} {:5} {:5}",
+            to.uid(self.uid),
+            to.gid(self.gid),
+            to.uid(self.cuid),
+            to.gid(self.cgid)
+        );
+        (format!("{:10} {id:10}  {:4o}", self.key, self.mode), owners)
+    }
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut v = self.key.to_le_bytes().to_vec();
@@ -111,6 +123,13 @@ impl Perm {
         v.resize(Self::SIZE, 0);
         v
     }
+}
+
+/// How the reader of `/proc/sysvipc` sees owners and processes.
+pub trait Numbers {
+    fn uid(&self, id: u32) -> u32;
+    fn gid(&self, id: u32) -> u32;
+    fn process(&self, id: i32) -> i32;
 }
 
 /// What a registry asks of its objects.
@@ -136,35 +155,106 @@ struct Entry<T> {
 struct Inner<T> {
     by_index: BTreeMap<u32, Entry<T>>,
     by_key: HashMap<i32, i32>,
-    indexes: Ida,
+    /// The index that was given last.
+    last: Option<u32>,
     seq: u16,
+    /// The identifier that the next object is to have (`kernel.shm_next_id` and its kin).
+    next_id: Option<i32>,
+}
+
+impl<T> Inner<T> {
+    /// An index and a sequence number for one more object (`ipc_idr_alloc`): the indexes are used
+    /// in turns, and each turn has another sequence number.
+    fn take_index(&mut self) -> Result<(u32, u16)> {
+        /// Indexes of a turn, at least (`ipc_min_cycle`).
+        const TURN: usize = 64;
+        if let Some(id) = self.next_id.take() {
+            let index = self.free_from(index_of(id));
+            return match index as usize {
+                MAX_OBJECTS.. => Err(ENOSPC),
+                _ => Ok((index, (id >> INDEX_BITS) as u16)),
+            };
+        }
+        let end = (self.by_index.len() * 3 / 2).clamp(TURN, MAX_OBJECTS) as u32;
+        let mut index = self.free_from(self.last.map_or(0, |last| last + 1));
+        if index >= end {
+            index = self.free_from(0);
+        }
+        if index >= end {
+            return Err(ENOSPC);
+        }
+        if self.last.is_some_and(|last| index <= last) {
+            // Modulo the sequence numbers that an identifier has room for.
+            self.seq = (self.seq + 1) & 0x7fff;
+        }
+        self.last = Some(index);
+        Ok((index, self.seq))
+    }
+
+    /// The first free index from there on.
+    fn free_from(&self, mut index: u32) -> u32 {
+        for used in self.by_index.range(index..).map(|(n, _)| *n) {
+            if used != index {
+                break;
+            }
+            index += 1;
+        }
+        index
+    }
 }
 
 /// All objects of one kind.
 pub struct Registry<T> {
     kind: Kind,
+    limits: Arc<Limits>,
     user: UserNs,
     inner: Mutex<Inner<T>>,
 }
 
 impl<T> Default for Registry<T> {
     fn default() -> Self {
-        Self::owned_by(&UserNs::default(), Kind::ShmIds)
+        Self::owned_by(&UserNs::default(), Kind::ShmIds, &Arc::default())
     }
 }
 
 impl<T> Registry<T> {
-    fn owned_by(user: &UserNs, kind: Kind) -> Self {
+    fn owned_by(user: &UserNs, kind: Kind, limits: &Arc<Limits>) -> Self {
         Registry {
             kind,
+            limits: limits.clone(),
             user: user.clone(),
             inner: Mutex::new(Inner {
                 by_index: BTreeMap::new(),
                 by_key: HashMap::new(),
-                indexes: Ida::default(),
+                last: None,
                 seq: 0,
+                next_id: None,
             }),
         }
+    }
+
+    /// How many objects the namespace allows.
+    fn most(&self) -> usize {
+        let limit = match self.kind {
+            Kind::SemIds => Limit::SemMni,
+            Kind::MsgIds => Limit::MsgMni,
+            _ => Limit::ShmMni,
+        };
+        self.limits.bounded(limit).min(MAX_OBJECTS)
+    }
+
+    /// The identifier that the next object is to have, -1 for any.
+    #[must_use]
+    pub fn next_id(&self) -> i32 {
+        self.inner.lock().next_id.unwrap_or(-1)
+    }
+    /// `EINVAL` for a negative one.
+    pub fn set_next_id(&self, id: i32) -> Result<()> {
+        if id < 0 {
+            return Err(EINVAL);
+        }
+        self.inner.lock().next_id = Some(id);
+        Ok(())
     }
 }
 
@@ -193,17 +283,18 @@ impl<T: Object> Registry<T> {
         if key != IPC_PRIVATE && flags & IPC_CREAT == 0 {
             return Err(ENOENT);
         }
-        if i.by_index.len() >= MAX_OBJECTS {
+        let all = self.most();
+        if i.by_index.len() >= all {
             return Err(ENOSPC);
         }
+        // One user who does not pass limits has half of them. (On Linux one user can take all.)
         let most = if cred.passes_limits() {
             u64::MAX
         } else {
-            OF_USER
+            all.div_ceil(2) as u64
         };
         let counted = cred.ucounts().charge(self.kind, 1, most).ok_or(ENOSPC)?;
-        let index = i.indexes.alloc();
-        let seq = i.seq;
+        let (index, seq) = i.take_index()?;
         let id = (i32::from(seq) << INDEX_BITS | index as i32) & i32::MAX;
         let perm = Perm {
             key,
@@ -215,7 +306,7 @@ impl<T: Object> Registry<T> {
             user: self.user.clone(),
             seq,
         };
-        let t = make(id, perm).inspect_err(|_| i.indexes.free(index))?;
+        let t = make(id, perm)?;
         i.by_index.insert(
             index,
             Entry {
@@ -253,9 +344,6 @@ impl<T: Object> Registry<T> {
             };
             let key = e.key;
             i.by_key.remove(&key);
-            i.indexes.free(index);
-            // The next object in this place has another number.
-            i.seq = (i.seq + 1) & 0x7fff;
             i.by_index.remove(&index)
         };
         if let Some(e) = gone {
@@ -296,6 +384,10 @@ pub struct IpcNamespace {
     pub shm: Registry<shm::Shm>,
     pub sem: Registry<sem::SemSet>,
     pub msg: Registry<msg::MsgQueue>,
+    pub limits: Arc<Limits>,
+    /// How many pages all segments have, and semaphores all sets. Grown under the registry's lock.
+    pub(crate) shm_pages: AtomicU64,
+    pub(crate) sems: AtomicU64,
     pub(crate) undo_users: std::sync::atomic::AtomicUsize,
     me: Weak<IpcNamespace>,
 }
@@ -309,11 +401,15 @@ impl IpcNamespace {
     #[must_use]
     pub fn made_by(maker: &Credentials) -> Arc<IpcNamespace> {
         let user = &maker.user_ns;
+        let limits = Arc::<Limits>::default();
         Arc::new_cyclic(|me| IpcNamespace {
             mqueue: crate::mqueue::Queues::made_by(maker),
-            shm: Registry::owned_by(user, Kind::ShmIds),
-            sem: Registry::owned_by(user, Kind::SemIds),
-            msg: Registry::owned_by(user, Kind::MsgIds),
+            shm: Registry::owned_by(user, Kind::ShmIds, &limits),
+            sem: Registry::owned_by(user, Kind::SemIds, &limits),
+            msg: Registry::owned_by(user, Kind::MsgIds, &limits),
+            limits,
+            shm_pages: AtomicU64::new(0),
+            sems: AtomicU64::new(0),
             undo_users: std::sync::atomic::AtomicUsize::new(0),
             me: me.clone(),
         })

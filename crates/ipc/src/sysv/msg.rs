@@ -1,6 +1,6 @@
 //! Message queues (`msgget(2)`, `msgsnd(2)`, `msgrcv(2)`).
 
-use super::{IPC_NOWAIT, IpcNamespace, Object, Perm, READ, WRITE, now};
+use super::{IPC_NOWAIT, IpcNamespace, Limit, Numbers, Object, Perm, READ, WRITE, now};
 use abi::Result;
 use abi::errno::{E2BIG, EAGAIN, EIDRM, ENOMEM, ENOMSG, EPERM, ERESTARTNOHAND, ERESTARTSYS};
 use parking_lot::Mutex;
@@ -17,7 +17,7 @@ pub const MSG_STAT: u32 = 11;
 pub const MSG_INFO: u32 = 12;
 pub const MSG_STAT_ANY: u32 = 13;
 
-/// `kernel.msgmax`, `kernel.msgmnb`.
+/// `kernel.msgmax`, `kernel.msgmnb` at first.
 pub const MSGMAX: usize = 8192;
 pub const MSGMNB: usize = 16_384;
 
@@ -124,7 +124,7 @@ impl MsgQueue {
                 msgs: VecDeque::new(),
                 bytes: 0,
                 memory,
-                max_bytes: MSGMNB,
+                max_bytes: ns.limits.bounded(Limit::MsgMnb),
                 stime: 0,
                 rtime: 0,
                 ctime: now(),
@@ -235,7 +235,11 @@ impl MsgQueue {
         {
             let mut s = self.state.lock();
             s.perm.check_owner(cred)?;
-            if max_bytes > MSGMNB as u64 && !cred.has(Caps::SYS_RESOURCE) {
+            let most = self
+                .ns
+                .upgrade()
+                .map_or(MSGMNB, |ns| ns.limits.bounded(Limit::MsgMnb));
+            if max_bytes > most as u64 && !cred.has(Caps::SYS_RESOURCE) {
                 return Err(EPERM);
             }
             s.perm.set(raw);
@@ -266,6 +270,21 @@ impl MsgQueue {
         v.extend_from_slice(&s.lrpid.to_le_bytes());
         v.resize(120, 0);
         v
+    }
+    /// Its line of `/proc/sysvipc/msg`.
+    #[must_use]
+    pub fn line(&self, to: &dyn Numbers) -> String {
+        let s = self.state.lock();
+        let (head, owners) = s.perm.columns(self.id, to);
+        let [last_sent, last_received] = [s.lspid, s.lrpid].map(|p| to.process(p));
+        format!(
+            "{head}  {:10} {:10} {last_sent:5} {last_received:5} {owners} {:10} {:10} {:10}\n",
+            s.bytes,
+            s.msgs.len(),
+            s.stime,
+            s.rtime,
+            s.ctime
+        )
     }
     /// Messages and bytes, for MSG_INFO.
     #[must_use]

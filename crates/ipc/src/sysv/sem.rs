@@ -1,8 +1,10 @@
 //! Semaphore sets (`semget(2)`, `semop(2)`).
 
-use super::{IPC_NOWAIT, IpcNamespace, Object, Perm, READ, WRITE, now};
+use super::{IPC_NOWAIT, IpcNamespace, Limit, Numbers, Object, Perm, READ, WRITE, now};
 use abi::Result;
-use abi::errno::{EAGAIN, EFBIG, EIDRM, EINTR, EINVAL, ENOMEM, ERANGE, ERESTARTSYS, ETIMEDOUT};
+use abi::errno::{
+    EAGAIN, EFBIG, EIDRM, EINTR, EINVAL, ENOMEM, ENOSPC, ERANGE, ERESTARTSYS, ETIMEDOUT,
+};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -25,7 +27,7 @@ pub const SEM_INFO: u32 = 19;
 pub const SEM_STAT_ANY: u32 = 20;
 pub const SEM_UNDO: i16 = 0x1000;
 
-/// `kernel.sem`: semaphores in a set, operations in a call, the highest value.
+/// `kernel.sem` at first: semaphores in a set, operations in a call; the highest value.
 pub const SEMMSL: usize = 32_000;
 pub const SEMOPM: usize = 500;
 pub const SEMVMX: i32 = 32_767;
@@ -90,13 +92,17 @@ impl Object for SemSet {
             let mut s = self.state.lock();
             s.removed = true;
             self.drop_undo(&mut s, |_| false);
+            if let Some(ns) = self.ns.upgrade() {
+                ns.sems.fetch_sub(s.sems.len() as u64, Ordering::Relaxed);
+            }
         }
         self.queue.notify(Events::IN);
     }
 }
 
 impl SemSet {
-    /// `ENOMEM` where its maker has no more of the kernel's memory.
+    /// `ENOMEM` where its maker has no more of the kernel's memory, `ENOSPC` where the namespace has
+    /// as many semaphores as it may.
     pub fn new(
         ns: &IpcNamespace,
         id: i32,
@@ -104,7 +110,14 @@ impl SemSet {
         count: usize,
         cred: &Credentials,
     ) -> Result<Arc<SemSet>> {
+        let more = |used: u64| {
+            let all = used + count as u64;
+            (all <= ns.limits.get(Limit::SemMns)).then_some(all)
+        };
         let memory = cred.kmem(size_of::<SemSet>() + count * size_of::<Sem>(), ENOMEM)?;
+        ns.sems
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .map_err(|_| ENOSPC)?;
         Ok(Arc::new(SemSet {
             id,
             ns: ns.me.clone(),
@@ -344,6 +357,15 @@ impl SemSet {
         }
         v.resize(104, 0);
         v
+    }
+
+    /// Its line of `/proc/sysvipc/sem`.
+    #[must_use]
+    pub fn line(&self, to: &dyn Numbers) -> String {
+        let s = self.state.lock();
+        let (head, owners) = s.perm.columns(self.id, to);
+        let count = s.sems.len();
+        format!("{head} {count:10} {owners} {:10} {:10}\n", s.otime, s.ctime)
     }
 
     fn has_undo(&self, pid: i32) -> bool {

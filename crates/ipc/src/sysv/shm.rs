@@ -4,10 +4,11 @@
 //! anything of that mapping is left, in any process. A removed segment goes with its last
 //! attachment.
 
-use super::{IpcNamespace, Object, Perm, READ, WRITE, now};
-use abi::Result;
-use abi::errno::EINVAL;
+use super::{IpcNamespace, Limit, Numbers, Object, Perm, READ, WRITE, now};
+use abi::errno::{EINVAL, ENOSPC};
+use abi::{PAGE_SIZE, Result};
 use parking_lot::Mutex;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use vfs::{Credentials, File};
 
@@ -25,7 +26,7 @@ pub const SHM_STAT_ANY: u32 = 15;
 const SHM_DEST: u32 = 0o1000;
 const SHM_LOCKED: u32 = 0o2000;
 
-/// `kernel.shmmax` and `kernel.shmall`.
+/// `kernel.shmmax` and `kernel.shmall` at first.
 pub const SHMMAX: u64 = u64::MAX - (1 << 24);
 pub const SHMALL: u64 = SHMMAX;
 
@@ -72,7 +73,15 @@ impl Object for Shm {
     fn perm<R>(&self, f: impl FnOnce(&Perm) -> R) -> R {
         f(&self.state.lock().perm)
     }
-    fn removed(&self) {}
+    fn removed(&self) {
+        if let Some(ns) = self.ns.upgrade() {
+            ns.shm_pages.fetch_sub(pages(self.size), Ordering::Relaxed);
+        }
+    }
+}
+
+fn pages(size: u64) -> u64 {
+    size.div_ceil(PAGE_SIZE)
 }
 
 /// Whether a segment bears the mark of SHM_LOCK.
@@ -83,7 +92,7 @@ pub enum Locked {
 }
 
 impl Shm {
-    #[must_use]
+    /// `ENOSPC` where the namespace has as many pages as it may.
     pub fn new(
         ns: &IpcNamespace,
         id: i32,
@@ -91,8 +100,15 @@ impl Shm {
         size: u64,
         file: Arc<File>,
         pid: i32,
-    ) -> Arc<Shm> {
-        Arc::new(Shm {
+    ) -> Result<Arc<Shm>> {
+        let more = |used: u64| {
+            let all = used.checked_add(pages(size))?;
+            (all <= ns.limits.get(Limit::ShmAll)).then_some(all)
+        };
+        ns.shm_pages
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .map_err(|_| ENOSPC)?;
+        Ok(Arc::new(Shm {
             id,
             size,
             file,
@@ -106,7 +122,7 @@ impl Shm {
                 lpid: 0,
                 attached: 0,
             }),
-        })
+        }))
     }
     /// `EINVAL` where an existing segment is smaller than asked.
     pub fn fits(&self, size: u64) -> Result<()> {
@@ -192,6 +208,18 @@ impl Shm {
         v.extend_from_slice(&nattch.to_le_bytes());
         v.resize(112, 0);
         v
+    }
+    /// Its line of `/proc/sysvipc/shm`; `nattch` as for [`Shm::encode`]. Which of its pages there
+    /// are is not told.
+    #[must_use]
+    pub fn line(&self, nattch: u64, to: &dyn Numbers) -> String {
+        let s = self.state.lock();
+        let (head, owners) = s.perm.columns(self.id, to);
+        let [creator, last] = [s.cpid, s.lpid].map(|p| to.process(p));
+        format!(
+            "{head} {:21} {creator:5} {last:5}  {nattch:5} {owners} {:10} {:10} {:10} {:21} {:21}\n",
+            self.size, s.atime, s.dtime, s.ctime, 0, 0
+        )
     }
     /// Whether any mapping is left.
     #[must_use]

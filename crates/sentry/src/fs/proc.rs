@@ -1,12 +1,15 @@
 //! /proc (`proc(5)`): `global` has what is the kernel's, `pid` a process's directory, `options`
 //! which processes a mount shows (hidepid, gid, subset).
 
+mod config;
 mod global;
 mod options;
 mod pid;
 mod sysctl;
+mod sysvipc;
 
 pub use pid::command_line;
+pub use sysvipc::attached;
 
 use options::{ProcMount, Target};
 

@@ -11,20 +11,19 @@ use abi::linux::{MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_SHARED, PROT_EXEC, PROT_REA
 use abi::time::Timespec;
 use abi::{PAGE_SIZE, Result, Va};
 use ipc::sysv::msg::{
-    self, MSG_COPY, MSG_EXCEPT, MSG_INFO, MSG_STAT, MSG_STAT_ANY, MSGMAX, MSGMNB, Msg, MsgQueue,
-    Want,
+    MSG_COPY, MSG_EXCEPT, MSG_INFO, MSG_STAT, MSG_STAT_ANY, MSGMNB, Msg, MsgQueue, Want,
 };
 use ipc::sysv::sem::{
-    GETALL, GETNCNT, GETPID, GETVAL, GETZCNT, SEM_INFO, SEM_STAT, SEM_STAT_ANY, SEMMSL, SEMOPM,
-    SEMVMX, SETALL, SETVAL, SemOp, SemSet,
+    GETALL, GETNCNT, GETPID, GETVAL, GETZCNT, SEM_INFO, SEM_STAT, SEM_STAT_ANY, SEMOPM, SEMVMX,
+    SETALL, SETVAL, SemOp, SemSet,
 };
 use ipc::sysv::shm::{
     Attachment, Locked, SHM_EXEC, SHM_HUGETLB, SHM_INFO, SHM_LOCK, SHM_RDONLY, SHM_REMAP, SHM_RND,
-    SHM_STAT, SHM_STAT_ANY, SHM_UNLOCK, SHMALL, SHMMAX, Shm,
+    SHM_STAT, SHM_STAT_ANY, SHM_UNLOCK, Shm,
 };
 use ipc::sysv::{
-    IPC_INFO, IPC_NOWAIT, IPC_RMID, IPC_SET, IPC_STAT, IpcNamespace, MAX_OBJECTS, Object, Perm,
-    READ, Registry,
+    IPC_INFO, IPC_NOWAIT, IPC_RMID, IPC_SET, IPC_STAT, IpcNamespace, Limit, Object, Perm, READ,
+    Registry,
 };
 use mm::{MapFile, MmapRequest};
 use std::sync::Arc;
@@ -118,6 +117,10 @@ named! {
 
 opaque! { SemOp }
 
+/// What IPC_INFO tells of things that Linux does not have.
+const SEMMNS: i32 = 32_000 * 32_000;
+const MSGPOOL: i32 = 32_000 * 16_384 / 1024;
+
 fn ns(cx: &Context) -> Arc<IpcNamespace> {
     Arc::clone(&cx.ns().ipc)
 }
@@ -180,7 +183,7 @@ fn perm_arg(cx: &Context, va: Va, may: impl FnOnce() -> Result<()>) -> Result<[u
 fn shmget(cx: &mut Context, key: i32, size: u64, flags: ShmGetFlags) -> SysResult {
     let cred = cx.cred();
     let make = |id, perm| {
-        if !(1..=SHMMAX).contains(&size) {
+        if !(1..=ns(cx).limits.get(Limit::ShmMax)).contains(&size) {
             return Err(EINVAL);
         }
         if flags.contains(ShmGetFlags::SHM_HUGETLB) {
@@ -188,7 +191,7 @@ fn shmget(cx: &mut Context, key: i32, size: u64, flags: ShmGetFlags) -> SysResul
         }
         let name = format!("SYSV{key:08x}");
         let file = cx.kernel.shm.file(name.as_bytes(), size, &cred)?;
-        Ok(Shm::new(&ns(cx), id, perm, size, file, cx.group.tgid))
+        Shm::new(&ns(cx), id, perm, size, file, cx.group.tgid)
     };
     ns(cx)
         .shm
@@ -283,27 +286,8 @@ fn attached(cx: &Context, shm: &Arc<Shm>) -> u64 {
     if !shm.is_attached() {
         return 0;
     }
-    let mut spaces: Vec<Arc<mm::Mm>> = Vec::new();
-    let threads: Vec<_> = {
-        let l = cx.kernel.tasks.lock();
-        l.processes()
-            .filter_map(|p| l.some_thread(p.group.tgid))
-            .collect()
-    };
-    for t in threads {
-        let mm = t.mm();
-        if !spaces.iter().any(|m| m.id() == mm.id()) {
-            spaces.push(mm);
-        }
-    }
-    let mut n = 0;
-    for m in spaces {
-        m.for_each_vma(|v| {
-            let f = v.open_file().and_then(|f| f.downcast::<Attachment>().ok());
-            n += u64::from(f.is_some_and(|f| Arc::ptr_eq(&f.shm, shm)));
-        });
-    }
-    n
+    let all = crate::fs::proc::attached(&cx.kernel);
+    all.get(&Arc::as_ptr(shm)).copied().unwrap_or(0)
 }
 
 /// `shmctl(id, cmd, buf)`.
@@ -314,9 +298,11 @@ fn shmctl(cx: &mut Context, id: i32, cmd: ShmCtl, buf: Va) -> SysResult {
     }
     match cmd {
         ShmCtl::IPC_INFO => {
-            let n = MAX_OBJECTS as u64;
-            mm.write_obj(buf, &[SHMMAX, 1, n, n, SHMALL, 0, 0, 0, 0])?;
-            Ok(ns(cx).shm.highest())
+            let ns = ns(cx);
+            let [max, most, all] =
+                [Limit::ShmMax, Limit::ShmMni, Limit::ShmAll].map(|l| ns.limits.get(l));
+            mm.write_obj(buf, &[max, 1, most, most, all, 0, 0, 0, 0])?;
+            Ok(ns.shm.highest())
         }
         ShmCtl::SHM_INFO => {
             let all = ns(cx).shm.all();
@@ -361,7 +347,7 @@ fn shmctl(cx: &mut Context, id: i32, cmd: ShmCtl, buf: Va) -> SysResult {
 fn semget(cx: &mut Context, key: i32, count: i32, flags: IpcGetFlags) -> SysResult {
     let count = usize::try_from(count)
         .ok()
-        .filter(|n| *n <= SEMMSL)
+        .filter(|n| *n <= ns(cx).limits.bounded(Limit::SemMsl))
         .ok_or(EINVAL)?;
     let fits = |s: &SemSet| if count > s.len() { Err(EINVAL) } else { Ok(()) };
     let cred = cx.cred();
@@ -388,7 +374,7 @@ fn do_semop(
     if count < 1 || id < 0 {
         return Err(EINVAL);
     }
-    if count > SEMOPM {
+    if count > ns(cx).limits.bounded(Limit::SemOpm) {
         return Err(E2BIG);
     }
     let at = ops.va();
@@ -425,16 +411,20 @@ fn semctl(cx: &mut Context, id: i32, num: i32, cmd: SemCtl, arg: Va) -> SysResul
         SemCtl::IPC_INFO | SemCtl::SEM_INFO => {
             let all = ns(cx).sem.all();
             let sems: usize = all.iter().map(|s| s.len()).sum();
-            let most = (MAX_OBJECTS * SEMMSL) as i32;
+            let limits = &ns(cx).limits;
+            let [each, most, ops, sets] = Limit::OF_SEM.map(|l| limits.get(l) as i32);
             let (used, total) = if cmd == SemCtl::SEM_INFO {
                 (all.len() as i32, sems as i32)
             } else {
                 (20, SEMVMX)
             };
-            let (sets, each, ops) = (MAX_OBJECTS as i32, SEMMSL as i32, SEMOPM as i32);
+            // Of maps, of undo structures, of undo entries: Linux keeps none, and tells these.
+            let (map, undo, entries) = (SEMMNS, SEMMNS, SEMOPM as i32);
             mm.write_obj(
                 arg,
-                &[most, sets, most, most, each, ops, ops, used, SEMVMX, total],
+                &[
+                    map, sets, most, undo, each, ops, entries, used, SEMVMX, total,
+                ],
             )?;
             Ok(ns(cx).sem.highest())
         }
@@ -497,7 +487,7 @@ fn msgget(cx: &mut Context, key: i32, flags: IpcGetFlags) -> SysResult {
 fn msgsnd(cx: &mut Context, id: i32, msg: Va, size: usize, flags: MessageFlags) -> SysResult {
     let mm = cx.mm();
     let kind: i64 = mm.read_obj(msg)?;
-    if size > MSGMAX || id < 0 || kind < 1 {
+    if size > ns(cx).limits.bounded(Limit::MsgMax) || id < 0 || kind < 1 {
         return Err(EINVAL);
     }
     let mut data = vec![0; size];
@@ -545,7 +535,9 @@ fn msgctl(cx: &mut Context, id: i32, cmd: MsgCtl, buf: Va) -> SysResult {
     }
     match cmd {
         MsgCtl::IPC_INFO | MsgCtl::MSG_INFO => {
-            let (max, queues) = (MSGMNB as i32, MAX_OBJECTS as i32);
+            let limits = &ns(cx).limits;
+            let [longest, max, queues] =
+                [Limit::MsgMax, Limit::MsgMnb, Limit::MsgMni].map(|l| limits.get(l) as i32);
             let (pool, map, tql) = if cmd == MsgCtl::MSG_INFO {
                 let all = ns(cx).msg.all();
                 let used = all
@@ -554,12 +546,9 @@ fn msgctl(cx: &mut Context, id: i32, cmd: MsgCtl, buf: Va) -> SysResult {
                     .fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
                 (all.len() as i32, used.0 as i32, used.1 as i32)
             } else {
-                ((MAX_OBJECTS * MSGMNB / 1024) as i32, max, max)
+                (MSGPOOL, MSGMNB as i32, MSGMNB as i32)
             };
-            mm.write_obj(
-                buf,
-                &[pool, map, msg::MSGMAX as i32, max, queues, 16, tql, 0xffff],
-            )?;
+            mm.write_obj(buf, &[pool, map, longest, max, queues, 16, tql, 0xffff])?;
             Ok(ns(cx).msg.highest())
         }
         MsgCtl::IPC_STAT | MsgCtl::MSG_STAT | MsgCtl::MSG_STAT_ANY => {

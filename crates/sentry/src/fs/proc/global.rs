@@ -142,7 +142,8 @@ pub fn files(k: &Arc<Kernel>, c: &Arc<Container>) -> StaticDir {
         )
         .file("vmstat", text(k, move |_| vmstat(own.upgrade().as_deref())))
         .dir("sys", super::sysctl::Sysctl(Arc::downgrade(k)))
-        .dir("sysvipc", sysvipc())
+        .file("config.gz", Text(super::config::compressed))
+        .dir("sysvipc", super::sysvipc::files())
 }
 
 /// `/proc/schedstat`: what only the host counts says 0.
@@ -388,11 +389,4 @@ fn cpuinfo(cpus: u32) -> String {
         );
     }
     s
-}
-
-fn sysvipc() -> StaticDir {
-    StaticDir::new()
-        .text("msg", "       key      msqid perms      cbytes       qnum lspid lrpid   uid   gid  cuid  cgid      stime      rtime      ctime\n")
-        .text("sem", "       key      semid perms      nsems   uid   gid  cuid  cgid      otime      ctime\n")
-        .text("shm", "       key      shmid perms                  size  cpid  lpid nattch   uid   gid  cuid  cgid      atime      dtime      ctime                   rss                  swap\n")
 }

@@ -1,6 +1,7 @@
 //! `/proc/sys`: the settings of the namespaces that its reader is in (`man 5 proc_sys`).
 
 mod net;
+mod sysv;
 
 use super::Text;
 use super::global::text;
@@ -149,6 +150,27 @@ impl DynFile for Of {
         }
         self.0.store(n.into(), Ordering::Relaxed);
         Ok(data.len())
+    }
+}
+
+/// A setting that is as it is: as one that may not be written, whoever asks (`sysctl_perm`).
+struct Constant(Vec<u8>);
+
+impl Constant {
+    fn new(text: impl Into<Vec<u8>>) -> Constant {
+        Constant(text.into())
+    }
+}
+
+impl DynFile for Constant {
+    fn permission(&self, _: &Caller<'_>, want: Want) -> abi::Result<()> {
+        match want == Want::READ {
+            true => Ok(()),
+            false => Err(abi::errno::EACCES),
+        }
+    }
+    fn generate(&self, _: &File) -> abi::Result<Vec<u8>> {
+        Ok(self.0.clone())
     }
 }
 
@@ -326,11 +348,34 @@ fn sysctl(k: &Arc<Kernel>, ns: &NsProxy, c: &Container) -> StaticDir {
         .dir("vm", vm())
 }
 
+/// Settings of `kernel.*` that are as Linux has them at first, and cannot be changed.
+fn constants() -> StaticDir {
+    const ALL: [(&str, &str); 14] = [
+        ("auto_msgmni", "0\n"),
+        ("core_pattern", "core\n"),
+        ("core_pipe_limit", "0\n"),
+        ("core_uses_pid", "0\n"),
+        ("ctrl-alt-del", "0\n"),
+        ("panic", "0\n"),
+        ("panic_on_oops", "0\n"),
+        ("print-fatal-signals", "0\n"),
+        ("printk", "4\t4\t1\t7\n"),
+        ("sched_deadline_period_max_us", "4194304\n"),
+        ("sched_deadline_period_min_us", "100\n"),
+        ("sched_rr_timeslice_ms", "100\n"),
+        ("sched_rt_period_us", "1000000\n"),
+        ("sched_rt_runtime_us", "950000\n"),
+    ];
+    let dir = StaticDir::new().file("tainted", Constant::new("0\n"));
+    ALL.into_iter()
+        .fold(dir, |d, (name, text)| d.file(name, Constant::new(text)))
+}
+
 /// `kernel.*`.
 fn kernel(k: &Arc<Kernel>, ns: &NsProxy, c: &Container) -> StaticDir {
     let boot_id = uuid(&k.boot_id);
     let random = StaticDir::new()
-        .text("boot_id", boot_id)
+        .file("boot_id", Constant::new(boot_id))
         .file(
             "uuid",
             Text(|| {
@@ -339,48 +384,44 @@ fn kernel(k: &Arc<Kernel>, ns: &NsProxy, c: &Container) -> StaticDir {
                 uuid(&b).into_bytes()
             }),
         )
-        .text("entropy_avail", "256\n")
-        .text("poolsize", "256\n");
+        .file("entropy_avail", Constant::new("256\n"))
+        .file("poolsize", Constant::new("256\n"));
     let name = |n| Hostname(ns.uts.clone(), n, Arc::downgrade(k));
-    StaticDir::new()
-        .text("cap_last_cap", "40\n")
+    let dir = sysv::settings(constants(), &ns.ipc);
+    dir.file("cap_last_cap", Constant::new("40\n"))
         .file("hostname", name(Name::Host))
         .file("domainname", name(Name::Domain))
         .file("io_uring_disabled", Of(c.uring_disabled.clone(), 0..=2))
         .file("io_uring_group", Of(c.uring_group.clone(), -1..=i32::MAX))
         .dir("keys", key_settings(c))
-        .text("msgmax", "8192\n")
-        .text("msgmnb", "16384\n")
-        .text("msgmni", "32000\n")
-        .text("ngroups_max", "65536\n")
-        .text("osrelease", format!("{RELEASE}\n"))
-        .text("ostype", "Linux\n")
-        .text("overflowgid", "65534\n")
-        .text("overflowuid", "65534\n")
-        .text("pid_max", format!("{}\n", crate::task::list::PID_MAX))
+        .file("ngroups_max", Constant::new("65536\n"))
+        .file("osrelease", Constant::new(format!("{RELEASE}\n")))
+        .file("ostype", Constant::new("Linux\n"))
+        .file("overflowgid", Constant::new("65534\n"))
+        .file("overflowuid", Constant::new("65534\n"))
+        .file(
+            "pid_max",
+            Constant::new(format!("{}\n", crate::task::list::PID_MAX)),
+        )
         .dir(
             "pty",
             StaticDir::new()
-                .text("max", "4096\n")
-                .text("reserve", "1024\n"),
+                .file("max", Constant::new("4096\n"))
+                .file("reserve", Constant::new("1024\n")),
         )
         .dir("random", random)
-        .text("randomize_va_space", "2\n")
+        .file("randomize_va_space", Constant::new("2\n"))
         .dir(
             "seccomp",
             StaticDir::new()
-                .text("actions_avail", action_names(-1))
+                .file("actions_avail", Constant::new(action_names(-1)))
                 .file(
                     "actions_logged",
                     LoggedActions(c.seccomp_not_logged.clone()),
                 ),
         )
-        .text("sem", "32000\t1024000000\t500\t32000\n")
-        .text("shmall", "18446744073692774399\n")
-        .text("shmmax", "18446744073692774399\n")
-        .text("shmmni", "4096\n")
-        .text("threads-max", format!("{}\n", k.tasks_max))
-        .text("version", format!("{VERSION}\n"))
+        .file("threads-max", Constant::new(format!("{}\n", k.tasks_max)))
+        .file("version", Constant::new(format!("{VERSION}\n")))
 }
 
 /// `fs.*`.
@@ -401,13 +442,15 @@ fn fs(k: &Arc<Kernel>, ns: &NsProxy, c: &Container) -> StaticDir {
         .file("protected_hardlinks", protected(|p| &p.hardlinks, 1))
         .file("protected_regular", protected(|p| &p.regular, 2))
         .file("protected_symlinks", protected(|p| &p.symlinks, 1))
-        .text("file-max", "1048576\n")
+        .file("file-max", Constant::new("1048576\n"))
         .file(
             "file-nr",
             text(k, |_| format!("{}\t0\t1048576\n", vfs::file::open_files())),
         )
-        .text("nr_open", "1048576\n")
-        .text("pipe-max-size", "1048576\n")
+        .file("nr_open", Constant::new("1048576\n"))
+        .file("overflowgid", Constant::new("65534\n"))
+        .file("overflowuid", Constant::new("65534\n"))
+        .file("pipe-max-size", Constant::new("1048576\n"))
         .file("pipe-user-pages-soft", Own(&ipc::pipe::USER_PAGES_SOFT))
         .file("pipe-user-pages-hard", Own(&ipc::pipe::USER_PAGES_HARD))
         .dir(
@@ -417,7 +460,7 @@ fn fs(k: &Arc<Kernel>, ns: &NsProxy, c: &Container) -> StaticDir {
         .dir(
             "inotify",
             StaticDir::new()
-                .text("max_queued_events", "16384\n")
+                .file("max_queued_events", Constant::new("16384\n"))
                 .file("max_user_instances", UserLimit(Kind::InotifyInstances))
                 .file("max_user_watches", UserLimit(Kind::InotifyWatches)),
         )
@@ -488,9 +531,15 @@ fn user() -> StaticDir {
 fn vm() -> StaticDir {
     StaticDir::new()
         .file("drop_caches", DropCaches)
-        .text("max_map_count", "1048576\n")
-        .text("mmap_min_addr", "65536\n")
-        .text("overcommit_memory", "0\n")
-        .text("overcommit_ratio", "50\n")
-        .text("swappiness", "60\n")
+        .file("max_map_count", Constant::new("1048576\n"))
+        .file("mmap_min_addr", Constant::new("65536\n"))
+        .file("overcommit_memory", Constant::new("0\n"))
+        .file("oom_dump_tasks", Constant::new("1\n"))
+        .file("oom_kill_allocating_task", Constant::new("0\n"))
+        .file("overcommit_kbytes", Constant::new("0\n"))
+        .file("overcommit_ratio", Constant::new("50\n"))
+        .file("page-cluster", Constant::new("3\n"))
+        .file("panic_on_oom", Constant::new("0\n"))
+        .file("swappiness", Constant::new("60\n"))
+        .file("vfs_cache_pressure", Constant::new("100\n"))
 }
