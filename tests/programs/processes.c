@@ -460,6 +460,94 @@ static void pidfds(void)
 	T(syscall(SYS_pidfd_getfd, self, 99, 0));
 }
 
+/* PIDFD_GET_INFO (Linux 6.13, the status 6.15). */
+struct pidfd_told {
+	unsigned long mask, cgroup;
+	int pid, tgid, ppid;
+	unsigned owner[8];
+	int code, more[20];
+};
+#define GET_INFO(size) _IOC(_IOC_READ | _IOC_WRITE, 0xff, 11, size)
+static void pidfd_info(void)
+{
+	struct pidfd_told i = { 0 };
+	pid_t p = fork();
+	if (!p)
+		for (;;)
+			pause();
+	int fd = syscall(SYS_pidfd_open, p, 0);
+	if (ioctl(fd, GET_INFO(64), &i))
+		goto out;
+	/* Control groups and core dumps are left out. */
+	T(i.mask & 3);
+	Y(i.pid == p && i.tgid == p && i.ppid == getpid());
+	Y(i.owner[0] == getuid() && i.owner[3] == getegid() && i.owner[6] == geteuid());
+	T(i.code);
+	i.mask = 8;
+	T(ioctl(fd, GET_INFO(64), &i));
+	T(i.mask & 0xb);
+	T(ioctl(fd, GET_INFO(56), &i));
+	T(ioctl(fd, _IOC(_IOC_READ, 0xff, 11, 64), &i));
+	T(ioctl(fd, GET_INFO(64), NULL));
+	T(ioctl(fd, GET_INFO(64), 8));
+	memset(&i, 0xee, sizeof i);
+	T(ioctl(fd, GET_INFO(sizeof i), &i));
+	T(i.more[19]);
+	kill(p, SIGTERM);
+	siginfo_t s;
+	waitid(P_PID, p, &s, WEXITED | WNOWAIT);
+	i.mask = 8;
+	T(ioctl(fd, GET_INFO(64), &i));
+	T(i.mask & 0xb);
+	T(CHILD(unshare(CLONE_NEWPID); if (!fork()) _exit(ioctl(fd, GET_INFO(64), &i) != -1);
+		int r; wait(&r); _exit(WEXITSTATUS(r))));
+	waitpid(p, NULL, 0);
+	i.mask = 8;
+	T(ioctl(fd, GET_INFO(64), &i));
+	T(i.mask & 0xb);
+	T(i.code);
+	T(i.pid);
+	i.mask = 3;
+	T(ioctl(fd, GET_INFO(64), &i));
+	return;
+out:
+	kill(p, SIGKILL);
+	waitpid(p, NULL, 0);
+}
+
+/* waitid(2) of a pidfd that does not wait. */
+static void pidfd_nonblocking(void)
+{
+	siginfo_t i = { 0 };
+	pid_t p = fork();
+	if (!p)
+		for (;;)
+			pause();
+	int fd = syscall(SYS_pidfd_open, p, O_NONBLOCK);
+	T(waitid(P_PIDFD, fd, &i, WEXITED));
+	T(waitid(P_PIDFD, fd, &i, WEXITED | WNOHANG));
+	T(i.si_pid);
+	kill(p, SIGTERM);
+	T(waitid(P_PID, p, &i, WEXITED | WNOWAIT));
+	T(waitid(P_PIDFD, fd, &i, WEXITED));
+	T(i.si_status);
+	T(waitid(P_PIDFD, fd, &i, WEXITED));
+}
+
+/* A child's timer slack, and what it goes back to. */
+static void slack(void)
+{
+	T(prctl(PR_GET_TIMERSLACK));
+	T(prctl(PR_SET_TIMERSLACK, 70000));
+	T(CHILD(_exit(prctl(PR_GET_TIMERSLACK) / 1000)));
+	T(CHILD(prctl(PR_SET_TIMERSLACK, 9000); prctl(PR_SET_TIMERSLACK, 0); _exit(prctl(PR_GET_TIMERSLACK) / 1000)));
+	T(prctl(PR_SET_TIMERSLACK, 0));
+	T(prctl(PR_GET_TIMERSLACK));
+	T(prctl(PR_SET_THP_DISABLE, 0, 1, 0, 0));
+	T(prctl(PR_GET_THP_DISABLE, 1, 1, 0, 0));
+	T(prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0));
+}
+
 static void groups(void)
 {
 	int p[2];
@@ -728,6 +816,98 @@ static void attributes(void)
 		drop_root();
 		a.nice = 6;
 		_exit(SETATTR(0, &a, 0) ? errno : 0)));
+}
+
+/* The columns of /proc/self/stat that tell of scheduling. */
+static void stat_line(void)
+{
+	char line[4096] = "";
+	int fd = open("/proc/self/stat", O_RDONLY), k = 2, priority = 0, nice = 0, rt = 0, policy = 0;
+	read(fd, line, sizeof line - 1);
+	close(fd);
+	for (char *at = strrchr(line, ')'); at && k < 42; at = strchr(at + 1, ' '), k++) {
+		int n = atoi(at + 1);
+		*(k == 17 ? &priority : k == 18 ? &nice : k == 39 ? &rt : k == 40 ? &policy : &(int){ 0 }) = n;
+	}
+	say("stat", "%d %d %d %d", priority, nice, rt, policy);
+}
+
+/* Policies that need rights: they are kept and told. */
+static void real_time(void)
+{
+	struct sched_param p = { 10 };
+	struct timespec t = { 9, 9 };
+	if (sched_setscheduler(0, SCHED_FIFO, &p))
+		return;
+	T(sched_getscheduler(0));
+	p.sched_priority = 0;
+	T(sched_getparam(0, &p));
+	T(p.sched_priority);
+	stat_line();
+	T(sched_rr_get_interval(0, &t));
+	T(t.tv_sec * 1000000000 + t.tv_nsec);
+	T(CHILD(_exit(sched_getscheduler(0))));
+	T(getpriority(PRIO_PROCESS, 0));
+	T(syscall(SYS_ioprio_get, 1, 0));
+	for (int n = -1; n < 102; n += n == 1 || n == 98 ? 1 : n < 1 ? 1 : 97) {
+		p.sched_priority = n;
+		say("priority", "%d", n);
+		T(sched_setparam(0, &p));
+	}
+	p.sched_priority = 0;
+	T(sched_setscheduler(0, SCHED_RR, &p));
+	p.sched_priority = 5;
+	T(sched_setscheduler(0, SCHED_OTHER, &p));
+	T(sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK, &p));
+	T(sched_getscheduler(0));
+	T(sched_rr_get_interval(0, &t));
+	T(t.tv_sec * 1000000000 + t.tv_nsec);
+	T(CHILD(stat_line(); _exit(sched_getscheduler(0))));
+	set_attr("keeps the rest", (struct attr){ .size = 48, .policy = SCHED_FIFO, .flags = 0x10, .nice = 12 });
+	set_attr("keeps both", (struct attr){ .size = 48, .flags = 0x18, .nice = 12 });
+	set_attr("keeps the policy", (struct attr){ .size = 48, .flags = 8, .priority = 7 });
+	set_attr("FIFO", (struct attr){ .size = 48, .policy = SCHED_FIFO, .flags = 1, .priority = 8 });
+	set_attr("bounds", (struct attr){ .size = 56, .policy = SCHED_FIFO, .flags = 0x61, .priority = 8 });
+	T(setpriority(PRIO_PROCESS, 0, 3));
+	stat_line();
+	set_attr("FIFO for all", (struct attr){ .size = 48, .policy = SCHED_FIFO, .priority = 8 });
+	/* What needs no rights. */
+	T(CHILD(drop_root(); p.sched_priority = 7; _exit(sched_setparam(0, &p) ? errno : 0)));
+	T(CHILD(drop_root(); p.sched_priority = 9; _exit(sched_setparam(0, &p) ? errno : 0)));
+	T(CHILD(drop_root(); p.sched_priority = 7; _exit(sched_setscheduler(0, SCHED_RR, &p) ? errno : 0)));
+	T(CHILD(drop_root(); p.sched_priority = 0; _exit(sched_setscheduler(0, SCHED_OTHER, &p) ? errno : 0)));
+}
+
+/* A share of its own. */
+static void deadlines(void)
+{
+	const unsigned long ms = 1000000;
+	struct attr a = { .size = 48, .policy = 6, .runtime = 10 * ms, .deadline = 30 * ms }, b = a;
+	if (SETATTR(0, &a, 0))
+		return;
+	T(GETATTR(0, &b, 56, 0));
+	T(b.policy); T(b.runtime); T(b.deadline); T(b.period); T(b.flags); T(b.priority); T(b.nice);
+	stat_line();
+	errno = 0;
+	T(fork() == -1 ? -1 : 0);
+	struct timespec t = { 9, 9 };
+	T(sched_rr_get_interval(0, &t));
+	T(t.tv_sec + t.tv_nsec);
+	cpu_set_t one;
+	CPU_ZERO(&one);
+	CPU_SET(0, &one);
+	if (sysconf(_SC_NPROCESSORS_ONLN) > 1)
+		T(sched_setaffinity(0, sizeof one, &one));
+	set_attr("too short", (struct attr){ .size = 48, .policy = 6, .runtime = 1000, .deadline = 30 * ms });
+	set_attr("too long", (struct attr){ .size = 48, .policy = 6, .runtime = 31 * ms, .deadline = 30 * ms });
+	set_attr("later", (struct attr){ .size = 48, .policy = 6, .runtime = ms, .deadline = 30 * ms, .period = 20 * ms });
+	set_attr("often", (struct attr){ .size = 48, .policy = 6, .runtime = 10000, .deadline = 50000 });
+	set_attr("seldom", (struct attr){ .size = 48, .policy = 6, .runtime = ms, .deadline = 5000 * ms });
+	set_attr("priority", (struct attr){ .size = 48, .policy = 6, .runtime = ms, .deadline = 5 * ms, .priority = 1 });
+	set_attr("again", (struct attr){ .size = 48, .policy = 6, .flags = 3, .runtime = ms, .deadline = 5 * ms });
+	T(CHILD(stat_line(); _exit(sched_getscheduler(0))));
+	set_attr("no more", (struct attr){ .size = 48, .nice = 1 });
+	T(CHILD(drop_root(); _exit(SETATTR(0, &a, 0) ? errno : 0)));
 }
 
 /* What a new program's memory looks like. */
@@ -1021,7 +1201,7 @@ static void user_limit(void)
 	T(syscall(SYS_get_robust_list, getppid(), &(long){ 0 }, &(long){ 0 }));
 	struct rlimit r = { 0, 0 };
 	T(setrlimit(RLIMIT_NPROC, &r));
-	T(fork());
+	T(fork() == -1 ? -1 : 0);
 	pthread_t t;
 	T(pthread_create(&t, NULL, execs, NULL));
 }
@@ -1221,8 +1401,8 @@ static void states(void)
 static const struct check all[] = {
 	CHECK(names), CHECK(zombie), CHECK(states),
 	CHECK(exits), CHECK(waiting), CHECK(many), CHECK(inherited), CHECK(orphans), CHECK(executing),
-	CHECK(big_arguments), CHECK(over_exec), CHECK(vforked), CHECK(cloning), CHECK(pidfds), CHECK(groups),
-	CHECK(limits), CHECK(priorities), CHECK(attributes), CHECK(personalities), CHECK(prctls), CHECK(system_info), CHECK(threads),
+	CHECK(big_arguments), CHECK(over_exec), CHECK(vforked), CHECK(cloning), CHECK(pidfds), CHECK(pidfd_info), CHECK(pidfd_nonblocking), CHECK(slack), CHECK(groups),
+	CHECK(limits), CHECK(priorities), CHECK(attributes), CHECK(real_time), CHECK(deadlines), CHECK(personalities), CHECK(prctls), CHECK(system_info), CHECK(threads),
 	CHECK(exec_among_threads), CHECK(exec_keeps), CHECK(pidfd_gone), CHECK(user_limit),
 };
 MAIN(all)

@@ -163,8 +163,8 @@ impl PrctlCmd {
                 len: arg4,
                 name: (arg5 != 0).then_some(StrPtr(Va(arg5))),
             },
-            O::PR_SET_THP_DISABLE => PrctlCmd::SetThpDisable,
-            O::PR_GET_THP_DISABLE => PrctlCmd::GetThpDisable,
+            O::PR_SET_THP_DISABLE if rest_is_zero => PrctlCmd::SetThpDisable,
+            O::PR_GET_THP_DISABLE if rest_is_zero && arg2 == 0 => PrctlCmd::GetThpDisable,
             O::PR_SET_CONFIDENTIAL if arg2 == 1 && rest_is_zero => PrctlCmd::SetConfidential,
             O::PR_GET_CONFIDENTIAL if arg2 == 0 && rest_is_zero => PrctlCmd::GetConfidential,
             O::PR_CAP_AMBIENT if arg4 == 0 && arg5 == 0 => {
@@ -451,6 +451,7 @@ named! {
         ARCH_GET_FS = 0x1003,
         ARCH_GET_GS = 0x1004,
         ARCH_GET_CPUID = 0x1011,
+        ARCH_SET_CPUID = 0x1012,
     }
 }
 
@@ -465,7 +466,8 @@ fn arch_prctl(cx: &mut Context, op: ArchOp, addr: Va) -> SysResult {
         ArchOp::ARCH_SET_FS => r.fs_base = addr.0,
         ArchOp::ARCH_GET_FS => return cx.mm().write_obj(addr, &r.fs_base).map(|()| 0),
         ArchOp::ARCH_GET_GS => return cx.mm().write_obj(addr, &r.gs_base).map(|()| 0),
-        // Not faulting.
+        // Not faulting, as where processors cannot.
+        ArchOp::ARCH_SET_CPUID => return Err(ENODEV),
         ArchOp::ARCH_GET_CPUID => return Ok(1),
         _ => return Err(EINVAL),
     }

@@ -376,7 +376,17 @@ pub(super) fn waitid(
         return Err(EINVAL);
     }
     let who = waited_for(cx, which, id)?;
-    let r = wait(cx, who, options.bits());
+    // A pidfd may say, too, that nobody waits: then that is an error.
+    let waits = which != WaitFor::P_PIDFD || !Fd(id).any_file(cx)?.nonblocking();
+    let no_hang = if waits {
+        0
+    } else {
+        WaitIdOptions::WNOHANG.bits()
+    };
+    let r = match wait(cx, who, options.bits() | no_hang) {
+        Ok(None) if !waits && !options.contains(WaitIdOptions::WNOHANG) => Err(EAGAIN),
+        r => r,
+    };
     let mm = cx.mm();
     if let (Err(e), Some(va)) = (&r, info) {
         // The info is written even where the call fails (`kernel/exit.c`).

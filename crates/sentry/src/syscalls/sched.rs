@@ -2,7 +2,11 @@
 
 use super::SysResult;
 use super::args::*;
-use crate::task::{Context, SCHED_RESET_ON_FORK, limits};
+use crate::task::sched::{
+    Deadline, PRIORITY_MAX, SCHED_BATCH, SCHED_DEADLINE, SCHED_FIFO, SCHED_IDLE, SCHED_OTHER,
+    SCHED_RESET_ON_FORK, SCHED_RR, Scheduling,
+};
+use crate::task::{Context, limits};
 use abi::errno::*;
 use abi::time::Timespec;
 use abi::{Result, Va};
@@ -85,14 +89,25 @@ fn sched_setaffinity(cx: &mut Context, tid: Tid, len: usize, mask: Va) -> SysRes
     if m.iter().zip(&all).all(|(x, y)| x & y == 0) {
         return Err(EINVAL);
     }
+    // Shares are of all CPUs together (`dl_task_check_affinity`).
+    if t.scheduling.read().is_deadline() && !runs_everywhere(cx, &m) {
+        return Err(EBUSY);
+    }
     *t.affinity.write() = Some(m.into());
     Ok(0)
 }
 
 fn getcpu(cx: &mut Context, cpu: Option<UserOut<u32>>, node: Option<UserOut<u32>>) -> SysResult {
     let mm = cx.mm();
+    // Which CPU it is, is the host's. It is one of those that the task may use.
+    let allowed = cx.allowed_cpus();
+    let first = allowed
+        .iter()
+        .enumerate()
+        .find(|(_, bits)| **bits != 0)
+        .map_or(0, |(i, bits)| i as u32 * 8 + bits.trailing_zeros());
     if let Some(cpu) = cpu {
-        cpu.write(&mm, &0u32)?;
+        cpu.write(&mm, &first)?;
     }
     if let Some(node) = node {
         node.write(&mm, &0u32)?;
@@ -101,13 +116,13 @@ fn getcpu(cx: &mut Context, cpu: Option<UserOut<u32>>, node: Option<UserOut<u32>
 }
 
 fn sched_getscheduler(cx: &mut Context, tid: Tid) -> SysResult {
-    Ok(task_of(cx, tid)?.policy.load(Ordering::Relaxed) as usize)
+    Ok(task_of(cx, tid)?.scheduling.read().word() as usize)
 }
 
 fn sched_getparam(cx: &mut Context, tid: Tid, param: Option<UserOut<i32>>) -> SysResult {
     let param = checked(tid, param)?;
-    task_of(cx, tid)?;
-    param.write(&cx.mm(), &0)?;
+    let priority = task_of(cx, tid)?.scheduling.read().priority;
+    param.write(&cx.mm(), &(priority as i32))?;
     Ok(0)
 }
 
@@ -143,47 +158,74 @@ fn may_be_nice(t: &crate::Task, nice: i32) -> bool {
     nice >= t.nice.load(Ordering::Relaxed) || (20 - nice) as u64 <= limit
 }
 
-const SCHED_IDLE: i32 = 5;
-
-/// The policy alone.
-fn policy_of(t: &crate::Task) -> i32 {
-    t.policy.load(Ordering::Relaxed) & !SCHED_RESET_ON_FORK
+/// What the caller of a call that sets a policy wants of it.
+struct Wanted {
+    to: Scheduling,
+    /// `None` keeps it.
+    nice: Option<i32>,
 }
 
-/// Only the policies without priority: OTHER, BATCH, IDLE (`user_check_sched_setscheduler`).
-fn set_policy(
-    cx: &Context,
-    t: &crate::Task,
-    word: i32,
-    priority: i32,
-    to: Option<i32>,
-) -> SysResult {
-    let policy = word & !SCHED_RESET_ON_FORK;
-    match policy {
-        0 | 3 | SCHED_IDLE if priority == 0 => {
-            let old = policy_of(t);
-            // Leaving SCHED_IDLE is as a better nice value.
-            let wakes = old == SCHED_IDLE && policy != SCHED_IDLE;
-            let limit = t.group.limits.lock().0[limits::NICE].current;
-            let nice = (20 - t.nice.load(Ordering::Relaxed)) as u64;
-            let keeps = word | !t.policy.load(Ordering::Relaxed);
-            let fine = same_owner(cx, t)
-                && (!wakes || nice <= limit)
-                && keeps & SCHED_RESET_ON_FORK != 0
-                && to.is_none_or(|to| may_be_nice(t, to));
-            if !fine && !cx.cred().has(Caps::SYS_NICE) {
-                return Err(EPERM);
-            }
-            is_safe(cx, t)?;
-            t.policy.store(word, Ordering::Relaxed);
-            if let Some(to) = to {
-                t.nice.store(to, Ordering::Relaxed);
-            }
-            Ok(0)
-        }
-        1 | 2 if (1..=99).contains(&priority) => Err(EPERM),
-        _ => Err(EINVAL),
+/// Whether that is no more than every user may do (`user_check_sched_setscheduler`).
+fn needs_no_rights(cx: &Context, t: &crate::Task, wanted: &Wanted) -> bool {
+    let (now, to) = (*t.scheduling.read(), wanted.to);
+    let limit = |which: usize| t.group.limits.lock().0[which].current;
+    let at_most = limit(limits::RTPRIO);
+    let real_time = !to.is_real_time()
+        || ((to.policy == now.policy || at_most != 0)
+            && (to.priority <= now.priority || u64::from(to.priority) <= at_most));
+    // Leaving SCHED_IDLE is as a better nice value.
+    let wakes = now.policy == SCHED_IDLE && to.policy != SCHED_IDLE;
+    let nice = (20 - t.nice.load(Ordering::Relaxed)) as u64;
+    real_time
+        && !to.is_deadline()
+        && (!wakes || nice <= limit(limits::NICE))
+        && same_owner(cx, t)
+        && (to.resets_on_fork || !now.resets_on_fork)
+        && wanted.nice.is_none_or(|to| may_be_nice(t, to))
+}
+
+/// What Linux refuses whoever asks.
+fn check_attr(to: &Scheduling) -> Result<()> {
+    let is_known = matches!(
+        to.policy,
+        SCHED_OTHER..=SCHED_BATCH | SCHED_IDLE | SCHED_DEADLINE
+    );
+    if !is_known
+        || to.priority > PRIORITY_MAX
+        || (to.is_deadline() && !to.deadline.is_valid())
+        || to.is_real_time() != (to.priority != 0)
+    {
+        return Err(EINVAL);
     }
+    Ok(())
+}
+
+/// Gives a task a policy, which is kept and told (`__sched_setscheduler`).
+fn set_policy(cx: &Context, t: &Arc<crate::Task>, wanted: &Wanted) -> Result<()> {
+    let to = wanted.to;
+    check_attr(&to)?;
+    if !needs_no_rights(cx, t, wanted) && !cx.cred().has(Caps::SYS_NICE) {
+        return Err(EPERM);
+    }
+    is_safe(cx, t)?;
+    // Who has a share of its own may use every CPU.
+    if to.is_deadline() && !runs_everywhere(cx, &t.allowed_cpus()) {
+        return Err(EPERM);
+    }
+    crate::task::sched::set(t, to)?;
+    if let Some(nice) = wanted.nice {
+        t.nice.store(nice, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// Whether a mask names all CPUs that there are.
+fn runs_everywhere(cx: &Context, mask: &[u8]) -> bool {
+    let all = cx.cpu_mask();
+    all.iter().enumerate().all(|(i, all)| {
+        let named = mask.get(i).copied().unwrap_or(0);
+        named & all == *all
+    })
 }
 
 fn sched_setscheduler(
@@ -197,14 +239,27 @@ fn sched_setscheduler(
     }
     let priority = checked(tid, param)?.read(&cx.mm())?;
     let t = task_of(cx, tid)?;
-    set_policy(cx, &t, policy, priority, None)
+    let to = Scheduling {
+        policy: policy & !SCHED_RESET_ON_FORK,
+        resets_on_fork: policy & SCHED_RESET_ON_FORK != 0,
+        // A negative one is as one that is too high.
+        priority: priority as u32,
+        deadline: Deadline::default(),
+    };
+    set_policy(cx, &t, &Wanted { to, nice: None })?;
+    Ok(0)
 }
 
 fn sched_setparam(cx: &mut Context, tid: Tid, param: Option<UserIn<i32>>) -> SysResult {
     let priority = checked(tid, param)?.read(&cx.mm())?;
     let t = task_of(cx, tid)?;
-    let word = t.policy.load(Ordering::Relaxed);
-    set_policy(cx, &t, word, priority, None)
+    let to = Scheduling {
+        priority: priority as u32,
+        deadline: Deadline::default(),
+        ..*t.scheduling.read()
+    };
+    set_policy(cx, &t, &Wanted { to, nice: None })?;
+    Ok(0)
 }
 
 /// `struct sched_attr`.
@@ -223,19 +278,35 @@ struct SchedAttr {
     util_max: u32,
 }
 
+impl SchedAttr {
+    /// What it says of SCHED_DEADLINE (`__setparam_dl`).
+    fn deadline(&self) -> Deadline {
+        Deadline {
+            runtime: self.runtime,
+            deadline: self.deadline,
+            period: match self.period {
+                0 => self.deadline,
+                n => n,
+            },
+            flags: self.flags & FLAGS_DEADLINE,
+        }
+    }
+}
+
 /// Bytes of the first `struct sched_attr`, and of that with bounds of utilisation.
 const ATTR_FIRST: u32 = 48;
 const ATTR: u32 = size_of::<SchedAttr>() as u32;
 
 const FLAG_RESET_ON_FORK: u64 = 0x01;
+/// RECLAIM and DL_OVERRUN.
+const FLAGS_DEADLINE: u64 = 0x06;
 const FLAG_KEEP_POLICY: u64 = 0x08;
 const FLAG_KEEP_PARAMS: u64 = 0x10;
 const FLAG_UTIL_CLAMP: u64 = 0x60;
 const FLAG_ALL: u64 = 0x7f;
-const SCHED_DEADLINE: i32 = 6;
 
-/// `sched_setattr(pid, attr, flags)`: policies without priority, as by sched_setscheduler(2), and
-/// the nice value with them (`__sched_setscheduler`).
+/// `sched_setattr(pid, attr, flags)`: all that there is to a policy, and the nice value
+/// (`__sched_setscheduler`).
 fn sched_setattr(cx: &mut Context, tid: Tid, attr: Va, flags: u32) -> SysResult {
     if attr.0 == 0 || tid.0 < 0 || flags != 0 {
         return Err(EINVAL);
@@ -245,43 +316,50 @@ fn sched_setattr(cx: &mut Context, tid: Tid, attr: Va, flags: u32) -> SysResult 
         return Err(EINVAL);
     }
     let t = task_of(cx, tid)?;
-    let word = t.policy.load(Ordering::Relaxed);
-    if a.flags & FLAG_KEEP_PARAMS != 0 {
-        (a.priority, a.nice) = (0, t.nice.load(Ordering::Relaxed));
+    let now = *t.scheduling.read();
+    let flags = a.flags;
+    let keeps = |flag| flags & flag != 0;
+    if keeps(FLAG_KEEP_PARAMS) {
+        a.nice = t.nice.load(Ordering::Relaxed);
+        a.priority = now.priority;
+        (a.runtime, a.deadline, a.period) = (
+            now.deadline.runtime,
+            now.deadline.deadline,
+            now.deadline.period,
+        );
     }
-    let (policy, reset) = match a.flags & FLAG_KEEP_POLICY {
-        0 => (a.policy, a.flags & FLAG_RESET_ON_FORK != 0),
-        _ => (policy_of(&t), word & SCHED_RESET_ON_FORK != 0),
+    let (policy, resets_on_fork) = match keeps(FLAG_KEEP_POLICY) {
+        false => (a.policy, keeps(FLAG_RESET_ON_FORK)),
+        true => (now.policy, now.resets_on_fork),
     };
-    if !matches!(policy, 0..=3 | SCHED_IDLE..=7) || a.flags & !FLAG_ALL != 0 || a.priority > 99 {
+    if flags & !FLAG_ALL != 0 {
         return Err(EINVAL);
     }
-    let (real_time, deadline) = (matches!(policy, 1 | 2), policy == SCHED_DEADLINE);
-    let timed = a.deadline >= a.runtime && a.runtime >= 1024 && a.deadline >> 63 == 0;
-    if real_time != (a.priority != 0) || (deadline && !timed) {
-        return Err(EINVAL);
+    let mut to = Scheduling {
+        policy,
+        resets_on_fork,
+        priority: a.priority,
+        deadline: Deadline::default(),
+    };
+    if to.is_deadline() {
+        to.deadline = a.deadline();
     }
-    // Bounds of utilisation are not built in.
-    if a.flags & FLAG_UTIL_CLAMP != 0 {
+    // Bounds of utilisation are not built in: that is told once the rest is known to be right.
+    check_attr(&to)?;
+    if keeps(FLAG_UTIL_CLAMP) {
         return Err(EOPNOTSUPP);
     }
-    // As by root where it has no real-time share; and there is no other scheduler to ask.
-    if real_time || deadline || policy == 7 {
-        return Err(EPERM);
-    }
     // The policy is a parameter, too (`__setscheduler_params`).
-    let policy = match a.flags & FLAG_KEEP_PARAMS {
-        0 => policy,
-        _ => policy_of(&t),
-    };
-    let word = if reset {
-        policy | SCHED_RESET_ON_FORK
-    } else {
-        policy
-    };
+    if keeps(FLAG_KEEP_PARAMS) {
+        to = Scheduling {
+            resets_on_fork,
+            ..now
+        };
+    }
     // An idle task keeps its own (`fair_policy`).
-    let nice = matches!(policy, 0 | 3).then_some(a.nice);
-    set_policy(cx, &t, word, 0, nice)
+    let nice = matches!(to.policy, SCHED_OTHER | SCHED_BATCH).then_some(a.nice);
+    set_policy(cx, &t, &Wanted { to, nice })?;
+    Ok(0)
 }
 
 /// Reads it by its own size (`sched_copy_attr`): what is beyond what is known must be zero, else
@@ -320,16 +398,27 @@ fn sched_getattr(cx: &mut Context, tid: Tid, attr: Va, size: u32, flags: u32) ->
         return Err(EINVAL);
     }
     let t = task_of(cx, tid)?;
-    let reset = t.policy.load(Ordering::Relaxed) & SCHED_RESET_ON_FORK != 0;
-    let a = SchedAttr {
+    let now = *t.scheduling.read();
+    let mut a = SchedAttr {
         size: size.min(ATTR),
-        policy: policy_of(&t),
-        flags: if reset { FLAG_RESET_ON_FORK } else { 0 },
-        nice: t.nice.load(Ordering::Relaxed),
-        // What a task may run before it is looked at again.
-        runtime: SLICE,
+        policy: now.policy,
+        priority: now.priority,
+        flags: if now.resets_on_fork {
+            FLAG_RESET_ON_FORK
+        } else {
+            0
+        },
         ..SchedAttr::default()
     };
+    if now.is_deadline() {
+        let d = now.deadline;
+        (a.runtime, a.deadline, a.period) = (d.runtime, d.deadline, d.period);
+        a.flags |= d.flags;
+    } else if !now.is_real_time() {
+        // What a task may run before it is looked at again.
+        a.runtime = SLICE;
+        a.nice = t.nice.load(Ordering::Relaxed);
+    }
     let mut out = vec![0; size as usize];
     let n = out.len().min(size_of::<SchedAttr>());
     out[..n].copy_from_slice(&a.as_bytes()[..n]);
@@ -355,8 +444,13 @@ fn sched_get_priority_min(_cx: &mut Context, policy: u32) -> SysResult {
     priority_bounds(policy, 1)
 }
 fn sched_rr_get_interval(cx: &mut Context, tid: Tid, interval: UserOut<Timespec>) -> SysResult {
-    task_of(cx, tid)?;
-    interval.write(&cx.mm(), &Timespec::from_nanos(4_000_000))?;
+    // RR's is `sched_rr_timeslice_ms`; FIFO and DEADLINE have none.
+    let slice = match task_of(cx, tid)?.scheduling.read().policy {
+        SCHED_RR => 100_000_000,
+        SCHED_FIFO | SCHED_DEADLINE => 0,
+        _ => 4_000_000,
+    };
+    interval.write(&cx.mm(), &Timespec::from_nanos(slice))?;
     Ok(0)
 }
 
@@ -438,17 +532,20 @@ fn io_tasks(cx: &Context, which: IoPriorityOf, who: i32) -> Result<Vec<Arc<crate
     tasks_of(cx, which, who)
 }
 
+const IOPRIO_CLASS_RT: i32 = 1;
 const IOPRIO_CLASS_BE: i32 = 2;
 const IOPRIO_CLASS_IDLE: i32 = 3;
 const IOPRIO_SHIFT: i32 = 13;
 
 /// What a task's priority comes to: by its nice value, where none was set (`__get_task_ioprio`).
 fn io_priority(t: &crate::Task) -> i32 {
-    let nice = t.nice.load(Ordering::Relaxed);
+    let level = (t.nice.load(Ordering::Relaxed) + 20) / 5;
+    let policy = t.scheduling.read().policy;
     match t.io_priority.load(Ordering::Relaxed) {
         p if p >> IOPRIO_SHIFT != 0 => p,
-        _ if policy_of(t) == SCHED_IDLE => IOPRIO_CLASS_IDLE << IOPRIO_SHIFT,
-        _ => (IOPRIO_CLASS_BE << IOPRIO_SHIFT) | ((nice + 20) / 5),
+        _ if policy == SCHED_IDLE => IOPRIO_CLASS_IDLE << IOPRIO_SHIFT,
+        _ if matches!(policy, SCHED_FIFO | SCHED_RR) => IOPRIO_CLASS_RT << IOPRIO_SHIFT | level,
+        _ => (IOPRIO_CLASS_BE << IOPRIO_SHIFT) | level,
     }
 }
 
@@ -546,11 +643,11 @@ calls! {
     sched_yield,
     getpriority,
     setpriority: "reported, without effect on the host",
-    sched_setparam,
+    sched_setparam: "told, without effect on the host",
     sched_getparam,
-    sched_setscheduler: "no real-time policies",
+    sched_setscheduler: "told, without effect on the host; RLIMIT_RTTIME has none",
     sched_getscheduler,
-    sched_setattr: "no real-time policies",
+    sched_setattr: "told, without effect on the host; no bounds of utilisation",
     sched_getattr,
     sched_get_priority_max,
     sched_get_priority_min,

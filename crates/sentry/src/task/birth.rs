@@ -9,6 +9,7 @@
 use super::clone::{CloneArgs, CloneFlags};
 use super::keyrings::NewTask;
 use super::quota::Counted;
+use super::sched::Scheduling;
 use super::seccomp::Seccomp;
 use super::signal::{From, Pending};
 use super::{Context, Task, ThreadGroup, VforkDone};
@@ -51,12 +52,13 @@ pub struct Attributes {
     pub pdeath_signal: i32,
     pub vfork_done: Option<Arc<VforkDone>>,
     pub nice: i32,
-    pub policy: i32,
+    pub scheduling: Scheduling,
     pub affinity: Option<Box<[u8]>>,
     pub io_priority: i32,
     pub numa_policy: u32,
     pub persona: u32,
     pub timer_slack: u64,
+    pub default_timer_slack: u64,
 }
 
 impl Default for Attributes {
@@ -73,12 +75,13 @@ impl Default for Attributes {
             pdeath_signal: 0,
             vfork_done: None,
             nice: 0,
-            policy: 0,
+            scheduling: Scheduling::default(),
             affinity: None,
             io_priority: 0,
             numa_policy: 0,
             persona: 0,
             timer_slack: super::TIMER_SLACK,
+            default_timer_slack: super::TIMER_SLACK,
         }
     }
 }
@@ -94,12 +97,13 @@ impl Attributes {
             keyrings: t.shared_keyrings(),
             over_limit: t.over_limit.load(Relaxed),
             nice: t.nice.load(Relaxed),
-            policy: t.policy.load(Relaxed),
+            scheduling: *t.scheduling.read(),
             affinity: t.affinity.read().clone(),
             io_priority: t.io_priority.load(Relaxed),
             numa_policy: t.numa_policy.load(Relaxed),
             persona: t.persona.load(Relaxed),
             timer_slack: t.timer_slack.load(Relaxed),
+            default_timer_slack: t.default_timer_slack,
             ..Attributes::default()
         }
     }
@@ -110,14 +114,15 @@ impl Attributes {
         a: &CloneArgs,
         vfork_done: Option<Arc<VforkDone>>,
     ) -> Attributes {
-        let (policy, nice) = maker.inherited_priority();
+        let (scheduling, nice) = maker.inherited_scheduling();
         let clears = a.flags.contains(CloneFlags::CLONE_CHILD_CLEARTID);
         Attributes {
             keyrings: maker.keyrings_of(NewTask::by(a.flags)),
             clear_child_tid: if clears { a.child_tid } else { 0 },
             vfork_done,
             nice,
-            policy,
+            scheduling,
+            default_timer_slack: maker.timer_slack.load(Relaxed),
             ..Attributes::of(maker)
         }
     }
@@ -126,6 +131,7 @@ impl Attributes {
     pub(super) fn of_kernel_thread(maker: &Task, comm: &[u8]) -> Attributes {
         Attributes {
             mask: SigSet::ALL,
+            scheduling: maker.inherited_scheduling().0,
             comm: comm[..comm.len().min(15)].to_vec(),
             ..Attributes::of(maker)
         }
@@ -194,13 +200,14 @@ impl Task {
             held: AtomicBool::new(false),
             killable_sleep: AtomicBool::new(false),
             nice: AtomicI32::new(a.nice),
-            policy: AtomicI32::new(a.policy),
+            scheduling: RwLock::new(a.scheduling),
             affinity: RwLock::new(a.affinity),
             io_priority: AtomicI32::new(a.io_priority),
             numa_policy: AtomicU32::new(a.numa_policy),
             persona: AtomicU32::new(a.persona),
             start,
             timer_slack: AtomicU64::new(a.timer_slack),
+            default_timer_slack: a.default_timer_slack,
             cpu: Default::default(),
         })
     }

@@ -177,6 +177,7 @@ fn prepare(cx: &mut Context, a: &CloneArgs, parent_mm: &Arc<mm::Mm>) -> Result<P
         new.proxy = new.proxy.with_childrens_time();
     }
     let counted = super::quota::admit(cx, &kernel.tasks.lock(), &new.cred)?;
+    cx.may_fork()?;
     // What does not come up in time (on a host without a free CPU) is gone to the platform, and a
     // process takes descriptors: clone(2) knows none of these errors.
     let not_up = |e| {
@@ -436,6 +437,7 @@ pub fn kernel_thread(
     let kernel = cx.kernel.clone();
     let new = crate::ns::change::fresh(cx, 0)?;
     let counted = super::quota::admit(cx, &kernel.tasks.lock(), &new.cred)?;
+    cx.may_fork()?;
     let births = kernel.births.read();
     let mut list = kernel.tasks.lock();
     if cx.is_killed() || cx.group.container.is_closed() {

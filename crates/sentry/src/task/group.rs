@@ -8,8 +8,8 @@ use crate::ns::pid::Pid;
 use abi::Signal;
 use abi::linux::CLOCK_BOOTTIME;
 use parking_lot::{Mutex, RwLock};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use wait::WaitQueue;
 
 /// What the threads of a process share. The words are those of [`super::Task`]; *one-way* flags are
@@ -49,6 +49,8 @@ pub struct ThreadGroup {
     /// The wait status that the group ends with, once decided (`SIGNAL_GROUP_EXIT`). Invariant:
     /// decided once.
     exit_status: Mutex<Option<i32>>,
+    /// The wait status that it was reaped with.
+    pub reaped_status: OnceLock<i32>,
     /// The wait status of the main thread's own exit(2). Written by that thread.
     leader_status: AtomicI32,
     /// The signal of the job-control stop that is in force, 0 if none. Begun and ended by one
@@ -124,6 +126,7 @@ impl ThreadGroup {
             limits: Mutex::new(limits),
             memory: Mutex::default(),
             exit_status: Mutex::new(None),
+            reaped_status: OnceLock::new(),
             leader_status: AtomicI32::new(0),
             stopped: AtomicI32::new(0),
             stop_signal: AtomicI32::new(0),

@@ -538,6 +538,9 @@ impl TaskList {
     #[must_use]
     pub fn reap(&mut self, tgid: i32) -> Option<Process> {
         let p = self.processes.remove(&tgid)?;
+        if let Some(status) = p.zombie {
+            let _ = p.group.reaped_status.set(status);
+        }
         self.links.remove(tgid);
         self.leave_group(tgid, p.pgid);
         self.leave_session(p.sid);

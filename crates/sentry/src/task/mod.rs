@@ -38,6 +38,7 @@ pub mod persona;
 pub mod pidfd;
 pub mod quota;
 pub mod run;
+pub mod sched;
 pub mod seccomp;
 pub mod sigio;
 pub mod signal;
@@ -143,10 +144,10 @@ pub struct Task {
     pub held: AtomicBool,
     /// Its sleep is one that only SIGKILL ends (`TASK_KILLABLE`): see [`Sleep::Killable`]. Own.
     killable_sleep: AtomicBool,
-    /// Nice value; scheduling is the host's, this is what is reported. Atomic, as the four below.
+    /// Nice value; scheduling is the host's, this is what is reported. Atomic, as those below that are told.
     pub nice: AtomicI32,
-    /// `SCHED_*`: OTHER, BATCH or IDLE, and RESET_ON_FORK.
-    pub policy: AtomicI32,
+    /// A leaf.
+    pub scheduling: RwLock<sched::Scheduling>,
     /// `ioprio_set(2)`: told, and without effect.
     pub io_priority: AtomicI32,
     /// Its NUMA policy, as [`mm::policy::Policy::bits`] gives it.
@@ -155,6 +156,8 @@ pub struct Task {
     pub persona: AtomicU32,
     /// Timer slack in nanoseconds: told, and without effect.
     pub timer_slack: AtomicU64,
+    /// What it began with: its maker's at that time. Immutable.
+    default_timer_slack: u64,
     /// Has atomics of its own.
     pub cpu: cpu::TaskCpu,
     /// The CPUs that sched_setaffinity(2) named, as bytes of a `cpu_set_t`: told, and not kept to.
@@ -203,25 +206,12 @@ pub struct VforkDone {
     pub queue: WaitQueue,
 }
 
-/// Beside a policy: no child inherits a priority (sched(7)).
-pub const SCHED_RESET_ON_FORK: i32 = 0x4000_0000;
-
 impl Task {
-    /// The policy and the nice value that a child begins with (`sched_fork`).
-    fn inherited_priority(&self) -> (i32, i32) {
-        let policy = self.policy.load(Ordering::Relaxed);
-        let nice = self.nice.load(Ordering::Relaxed);
-        if policy & SCHED_RESET_ON_FORK == 0 {
-            (policy, nice)
-        } else {
-            (policy & !SCHED_RESET_ON_FORK, nice.max(0))
-        }
-    }
-
     /// How urgent it is, as Linux's `task->prio` tells it: less is more urgent.
     #[must_use]
     pub fn urgency(&self) -> i32 {
-        120 + self.nice.load(Ordering::Relaxed)
+        let nice = self.nice.load(Ordering::Relaxed);
+        self.scheduling.read().urgency(nice)
     }
 
     #[must_use]
@@ -420,7 +410,10 @@ impl Task {
     }
     /// Sets its timer slack in nanoseconds; 0 for what it began with.
     pub fn set_timer_slack(&self, nanos: u64) {
-        let n = if nanos == 0 { TIMER_SLACK } else { nanos };
+        let n = match nanos {
+            0 => self.default_timer_slack,
+            n => n,
+        };
         self.timer_slack.store(n, Ordering::Relaxed);
     }
     #[must_use]

@@ -3,13 +3,13 @@
 use super::Subject;
 use crate::Kernel;
 use crate::task::list::Ended;
+use crate::task::sched::Scheduling;
 use crate::task::signal::{SIG_DFL, SIG_IGN};
 use crate::task::{Task, ThreadGroup, limits};
 use abi::Result;
 use abi::linux::CLOCK_BOOTTIME;
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// `R`, `S`, `D`, `T`, `t` or `Z`.
 fn state(k: &Kernel, me: &Subject) -> char {
@@ -86,16 +86,20 @@ pub(super) fn stat(me: &Subject) -> Result<Vec<u8>> {
     let rsslim = g.limits.lock().0[limits::RSS].current;
     let mask = told.mask.0;
     let pending = t.as_ref().map_or(0, |t| t.pending.bits().0);
-    let policy = t.as_ref().map_or(0, |t| t.policy.load(Ordering::Relaxed));
-    let policy = policy & !crate::task::SCHED_RESET_ON_FORK;
+    let scheduling = t
+        .as_ref()
+        .map_or_else(Scheduling::default, |t| *t.scheduling.read());
     let s = format!(
-        "{} ({}) {st} {ppid} {pgid} {sid} {tty_nr} {tpgid} 0 0 0 0 0 {utime} {stime} {cutime} {cstime} {} {nice} {threads} 0 {start} {size} {rss} {rsslim} {} {} {} 0 0 {pending} {mask} 0 0 0 0 0 {exit_signal} 0 0 {policy} 0 0 0 {} {} {} {} {} {} {} 0\n",
+        "{} ({}) {st} {ppid} {pgid} {sid} {tty_nr} {tpgid} 0 0 0 0 0 {utime} {stime} {cutime} {cstime} {} {nice} {threads} 0 {start} {size} {rss} {rsslim} {} {} {} 0 0 {pending} {mask} 0 0 0 0 0 {exit_signal} 0 {} {} 0 0 0 {} {} {} {} {} {} {} 0\n",
         number(me.tid),
         String::from_utf8_lossy(&told.comm),
-        20 + nice,
+        // From the least urgent of the real-time priorities on.
+        scheduling.urgency(nice) - 100,
         layout.start_code,
         layout.end_code,
         layout.start_stack,
+        scheduling.priority,
+        scheduling.policy,
         layout.start_data,
         layout.end_data,
         layout.start_brk,
