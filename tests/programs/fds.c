@@ -345,8 +345,29 @@ static void strange_exit_signal(void)
 	T(WEXITSTATUS(status));
 }
 
+/* F_DUPFD_QUERY (Linux 6.10) and F_CREATED_QUERY (6.12). */
+static void asked(void)
+{
+	int a = open("f", O_CREAT | O_RDWR, 0600), b = open("f", O_CREAT | O_RDWR, 0600), c = dup(a);
+	int d = open(".", O_TMPFILE | O_RDWR, 0600), p = open("f", O_PATH), q = dup(p);
+	if (fcntl(a, 1028) == -1)
+		return;
+	T(fcntl(a, 1028));
+	T(fcntl(b, 1028));
+	T(fcntl(c, 1028));
+	T(fcntl(d, 1028));
+	T(fcntl(p, 1028));
+	T(fcntl(a, 1027, c));
+	T(fcntl(a, 1027, b));
+	T(fcntl(a, 1027, a));
+	T(fcntl(a, 1027, 999));
+	T(fcntl(a, 1027, -1));
+	T(fcntl(p, 1027, q));
+	T(fcntl(999, 1027, a));
+}
+
 static const struct check all[] = {
-	CHECK(numbers), CHECK(flags), CHECK(large), CHECK(ranges), CHECK(shared), CHECK(bad_everywhere), CHECK(in_proc),
+	CHECK(asked), CHECK(numbers), CHECK(flags), CHECK(large), CHECK(ranges), CHECK(shared), CHECK(bad_everywhere), CHECK(in_proc),
 	CHECK(many), CHECK(closed_while_used), CHECK(orders), CHECK(strange_exit_signal),
 };
 MAIN(all)

@@ -879,7 +879,104 @@ static void numa(void)
 	T(syscall(SYS_migrate_pages, 999999, 8, NODES(1), NODES(1)));
 }
 
+/* What process_vm_readv(2) looks at, and in which order. */
+static long across(pid_t pid, void *l, long l_len, void *r, long r_len)
+{
+	struct iovec a = { l, l_len }, b = { r, r_len };
+	return syscall(SYS_process_vm_readv, pid, &a, 1, &b, 1, 0);
+}
+static void across_processes(void)
+{
+	char from[100] = "bytes", to[100] = "";
+	pid_t me = getpid();
+	T(across(me, to, 6, from, 6));
+	T(across(me, to, -1, from, 6));
+	T(across(me, to, 6, from, -1));
+	T(across(me, to, -1, from, -1));
+	T(across(999999, to, -1, from, 6));
+	T(across(999999, to, 6, from, -1));
+	T(across(999999, to, 6, from, 6));
+	T(across(999999, to, 0, from, 6));
+	T(across(999999, to, 0, from, -1));
+	T(across(me, (void *)-1, 6, from, 6));
+	T(across(me, to, 6, (void *)-1, 6));
+	T(across(me, to, LONG_MAX, from, 6));
+	T(syscall(SYS_process_vm_readv, me, NULL, 0, NULL, 0, 0));
+	T(syscall(SYS_process_vm_readv, me, NULL, 1, NULL, 1, 0));
+	T(syscall(SYS_process_vm_readv, me, NULL, 1025, NULL, 1, 0));
+	struct iovec a = { to, 6 };
+	T(syscall(SYS_process_vm_readv, 999999, &a, 1, NULL, 1, 0));
+	T(syscall(SYS_process_vm_readv, 999999, &a, 1, &a, 1025, 0));
+}
+
+/* What of an area is locked, as smaps tells it. */
+static void locked_area(void)
+{
+	char line[512], want[32];
+	int here = 0;
+	char *p = mmap(NULL, 8 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (mlock(p, 8 * PAGE))
+		return;
+	sprintf(want, "%lx-", (long)p);
+	FILE *f = fopen("/proc/self/smaps", "r");
+	while (fgets(line, sizeof line, f)) {
+		char *dash = strchr(line, '-');
+		if (dash && dash < line + 17)
+			here = !strncmp(line, want, strlen(want));
+		if (here && (!strncmp(line, "Rss:", 4) || !strncmp(line, "Locked:", 7)))
+			say("line", "%.*s", (int)strcspn(line, "\n"), line);
+	}
+	fclose(f);
+}
+
+/* Mappings of /dev/zero. */
+static long maps(int fd, int prot, int flags, long offset)
+{
+	char *p = mmap(NULL, 2 * PAGE, prot, flags, fd, offset);
+	if (p == MAP_FAILED)
+		return -1;
+	errno = 0;
+	return mprotect(p, PAGE, PROT_READ | PROT_WRITE) ? -1 : p[PAGE - 1];
+}
+static void zero_device(void)
+{
+	int r = open("/dev/zero", O_RDONLY), w = open("/dev/zero", O_WRONLY), rw = open("/dev/zero", O_RDWR);
+	T(maps(r, PROT_READ, MAP_PRIVATE, 0));
+	T(maps(r, PROT_READ | PROT_WRITE, MAP_PRIVATE, 5 * PAGE));
+	T(maps(r, PROT_READ, MAP_SHARED, 0));
+	T(maps(r, PROT_READ | PROT_WRITE, MAP_SHARED, 0));
+	T(maps(w, PROT_WRITE, MAP_SHARED, 0));
+	T(maps(w, PROT_WRITE, MAP_PRIVATE, 0));
+	T(maps(rw, PROT_READ, MAP_SHARED, 0));
+	T(mmap(NULL, 0, PROT_READ, MAP_PRIVATE, r, 0) == MAP_FAILED ? -errno : 0);
+	T(mmap(NULL, PAGE, PROT_READ, 0, r, 0) == MAP_FAILED ? -errno : 0);
+	char *p = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, rw, 0);
+	char *q = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, rw, 0);
+	char *own = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, rw, 0);
+	close(rw);
+	p[PAGE] = 1, own[PAGE] = 1;
+	T(CHILD(p[PAGE]++, own[PAGE]++; _exit(p[PAGE] * 10 + own[PAGE])));
+	T(p[PAGE] * 10 + own[PAGE]);
+	T(q[PAGE]);
+}
+
+/* What random devices tell. */
+static void of_devices(void)
+{
+	int fd = open("/dev/urandom", O_RDONLY), n = 0, null = open("/dev/null", O_RDWR);
+	T(ioctl(fd, 0x80045200, &n));
+	Y(n == 256);
+	T(ioctl(fd, 0x80045200, 8));
+	T(ioctl(fd, 0x1234, &n));
+	T(ioctl(null, 0x80045200, &n));
+	T(CHILD(drop_root(); _exit(ioctl(fd, 0x40045201, &n) ? errno : 0)));
+	T(CHILD(drop_root(); _exit(ioctl(fd, 0x5204) ? errno : 0)));
+	T(CHILD(drop_root(); _exit(ioctl(fd, 0x5207) ? errno : 0)));
+}
+
 static const struct check all[] = {
+	CHECK(zero_device), CHECK(of_devices),
+	CHECK(across_processes), CHECK(locked_area),
 	CHECK(basics), CHECK(bad_arguments), CHECK(fixed), CHECK(protection), CHECK(execution),
 	CHECK(remapping), CHECK(advice), CHECK(residency), CHECK(file_private), CHECK(file_shared),
 	CHECK(end_of_file), CHECK(across_fork), CHECK(bad_buffers), CHECK(heap), CHECK(stack),

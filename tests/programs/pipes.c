@@ -318,7 +318,35 @@ static void threads(void)
 	T(sum);
 }
 
+/* Offsets where there are none are told before what the end is open for. */
+static void places(void)
+{
+	int p[2];
+	char b[4] = "";
+	struct iovec v = { b, 4 };
+	pipe(p);
+	T(pread(p[1], b, 4, 0));
+	T(pwrite(p[0], b, 4, 0));
+	T(preadv(p[1], &v, 1, 0));
+	T(pwritev(p[0], &v, 1, 0));
+	T(preadv2(p[1], &v, 1, 0, 0));
+	T(pwritev2(p[0], &v, 1, 0, 0));
+	T(preadv2(p[1], &v, 1, -1, 0));
+	T(pwritev2(p[0], &v, 1, -1, 0));
+	T(pwritev2(p[0], (void *)8, 1, 0, 0));
+	T(pwritev2(p[0], &v, 1, 0, 0x4000));
+	T(pread(p[1], (void *)8, 4, 0));
+	int f = open("f", O_CREAT | O_WRONLY, 0600);
+	T(pread(f, b, 4, 0));
+	T(readahead(f, 0, 4));
+	T(readahead(p[0], 0, 4));
+	T(readahead(open("/dev/zero", O_RDONLY), 0, 4));
+	T(readahead(open(".", O_RDONLY), 0, 4));
+	T(readahead(open("f", O_RDONLY), 0, 4));
+}
+
 static const struct check all[] = {
+	CHECK(places),
 	CHECK(basics), CHECK(capacity), CHECK(atomicity), CHECK(broken), CHECK(vectors), CHECK(packets),
 	CHECK(splicing), CHECK(fifos), CHECK(reopened), CHECK(between_processes), CHECK(threads),
 };

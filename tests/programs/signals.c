@@ -895,7 +895,42 @@ static void forged_timer(void)
 		_exit(n <= 50 && errno == EAGAIN)));
 }
 
+/* A thread's number stands for its process. */
+static volatile int other_thread;
+static void *has_number(void *p)
+{
+	other_thread = syscall(SYS_gettid);
+	read(*(int *)p, &(char){ 0 }, 1);
+	return NULL;
+}
+static void by_thread(void)
+{
+	int p[2];
+	pthread_t t;
+	sigset_t s;
+	siginfo_t i = { .si_code = SI_QUEUE }, got = { 0 };
+	pipe(p);
+	sigemptyset(&s);
+	sigaddset(&s, SIGUSR1);
+	pthread_sigmask(SIG_BLOCK, &s, NULL);
+	pthread_create(&t, NULL, has_number, p);
+	while (!other_thread)
+		usleep(1000);
+	i.si_value.sival_int = 77;
+	T(syscall(SYS_rt_sigqueueinfo, other_thread, SIGUSR1, &i));
+	struct timespec none = { 0, 0 };
+	T(sigtimedwait(&s, &got, &none) == SIGUSR1 ? got.si_value.sival_int : -1);
+	T(syscall(SYS_rt_sigqueueinfo, 0, SIGUSR1, &i));
+	T(syscall(SYS_rt_sigqueueinfo, -1, SIGUSR1, &i));
+	T(syscall(SYS_rt_sigqueueinfo, 999999, SIGUSR1, &i));
+	T(kill(other_thread, SIGUSR1));
+	T(sigtimedwait(&s, &got, &none) == SIGUSR1);
+	write(p[1], "x", 1);
+	pthread_join(t, NULL);
+}
+
 static const struct check all[] = {
+	CHECK(by_thread),
 	CHECK(forged_timer), CHECK(sent_by_kill), CHECK(actions), CHECK(defaults), CHECK(masks), CHECK(in_handlers),
 	CHECK(handler_mask), CHECK(context_mask), CHECK(queueing), CHECK(waiting), CHECK(interrupted_read),
 	CHECK(interrupted_sleeps), CHECK(stopped_sleep), CHECK(interrupted_often), CHECK(stopping), CHECK(child_signals),

@@ -168,7 +168,27 @@ static void of_connected(void)
 	walk_level("connected6", connected6, "IPV6", SOL_IPV6, 80);
 }
 
+/* Levels that are no protocol's of the socket. */
+static void levels(void)
+{
+	static const int families[] = { AF_INET, AF_INET6, AF_UNIX }, kinds[] = { SOCK_STREAM, SOCK_DGRAM };
+	static const int which[] = { 500, IPPROTO_TCP, IPPROTO_ICMP, IPPROTO_RAW, 2, 270 };
+	for (int f = 0; f < 3; f++)
+		for (int k = 0; k < 2; k++)
+			for (int i = 0; i < 6; i++) {
+				int s = socket(families[f], kinds[k], 0), v = 0;
+				socklen_t n = 4;
+				say("level", "%d %d %d", families[f], kinds[k], which[i]);
+				if (kinds[k] != SOCK_STREAM || which[i] != IPPROTO_TCP) {
+					T(getsockopt(s, which[i], 10, &v, &n));
+					T(setsockopt(s, which[i], 10, &v, 4));
+				}
+				close(s);
+			}
+}
+
 static const struct check all[] = {
+	CHECK(levels),
 	CHECK(of_tcp4), CHECK(of_tcp6), CHECK(of_udp4), CHECK(of_udp6), CHECK(of_raw), CHECK(of_unix),
 	CHECK(of_packet), CHECK(of_netlink), CHECK(of_connected),
 };

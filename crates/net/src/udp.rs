@@ -694,7 +694,9 @@ impl Protocol for Udp {
     fn get_option(&self, level: i32, name: i32) -> Result<Vec<u8>> {
         match (level, name) {
             (SOL_SOCKET, SO_ACCEPTCONN) => Ok(vec![0; 4]),
-            (SOL_TCP, _) => Err(inet::foreign(self.common.family)),
+            (other, _) if ![SOL_SOCKET, SOL_IP, SOL_IPV6, SOL_UDP].contains(&other) => {
+                Err(inet::foreign(self.common.family))
+            }
             (SOL_UDP, UDP_ENCAP) => Ok(vec![0; 4]),
             (SOL_IP, IP_PROTOCOL) => {
                 let port = self.state.lock().local.map_or(0, |l| l.port);

@@ -236,6 +236,8 @@ pub struct File {
     pub id: u64,
     /// Whether it is counted as a writer of its inode. Set before anybody else has the file.
     writer: AtomicBool,
+    /// Opening made what it has open. Set before anybody else has the file.
+    made: AtomicBool,
     /// What its opener's domain denies later ([`Denied`]). Set before anybody else has the file.
     landlock: AtomicU8,
     /// What it counts for where its file holds a descriptor of the host's that another is charged
@@ -299,6 +301,7 @@ impl File {
             sigio: crate::sigio::Sigio::default(),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             writer: AtomicBool::new(false),
+            made: AtomicBool::new(false),
             landlock: AtomicU8::new(0),
             _host: host,
             release: Mutex::new(Vec::new()),
@@ -319,6 +322,14 @@ impl File {
         if let Some(p) = &self.path {
             p.mnt.add_writer();
         }
+    }
+    pub(crate) fn set_made(&self) {
+        self.made.store(true, Ordering::Relaxed);
+    }
+    /// Whether opening it made it (`FMODE_CREATED`).
+    #[must_use]
+    pub fn made(&self) -> bool {
+        self.made.load(Ordering::Relaxed)
     }
     pub(crate) fn set_denied(&self, d: Denied) {
         self.landlock.store(d.bits(), Ordering::Relaxed);

@@ -180,8 +180,8 @@ impl Tcp {
                 let port = self.state.read().local.map_or(0, |l| l.port);
                 Ok(i32::from(port).to_le_bytes().to_vec())
             }
-            (SOL_UDP, _) => Err(foreign(self.common.family)),
-            _ => self.options.get(level, name),
+            (SOL_IP | SOL_IPV6 | SOL_TCP, _) => self.options.get(level, name),
+            _ => Err(foreign(self.common.family)),
         }
     }
 }

@@ -176,6 +176,8 @@ named! {
         F_SETLEASE,
         F_GETLEASE,
         F_NOTIFY,
+        F_DUPFD_QUERY = 1027,
+        F_CREATED_QUERY = 1028,
         F_DUPFD_CLOEXEC,
         F_SETPIPE_SZ,
         F_GETPIPE_SZ,
@@ -187,7 +189,14 @@ named! {
 /// What fcntl(2) is to do, with its argument.
 #[derive(Clone, Copy)]
 enum FcntlCmd {
-    Dup { from: u64, close: CloseOnExec },
+    Dup {
+        from: u64,
+        close: CloseOnExec,
+    },
+    /// Whether this descriptor has the same file open.
+    IsSame(Fd),
+    /// Whether opening the file made it.
+    WasMade,
     GetFd,
     SetFd(CloseOnExec),
     GetFlags,
@@ -222,6 +231,8 @@ impl FcntlCmd {
                 from: (arg as u32).into(),
                 close: CloseOnExec::Yes,
             },
+            FcntlOp::F_DUPFD_QUERY => FcntlCmd::IsSame(Fd(arg as i32)),
+            FcntlOp::F_CREATED_QUERY => FcntlCmd::WasMade,
             FcntlOp::F_GETFD => FcntlCmd::GetFd,
             FcntlOp::F_SETFD => FcntlCmd::SetFd(match arg as u32 & FD_CLOEXEC {
                 0 => CloseOnExec::No,
@@ -256,7 +267,12 @@ impl FcntlCmd {
     const fn works_on_places(self) -> bool {
         matches!(
             self,
-            FcntlCmd::Dup { .. } | FcntlCmd::GetFd | FcntlCmd::SetFd(_) | FcntlCmd::GetFlags
+            FcntlCmd::Dup { .. }
+                | FcntlCmd::IsSame(_)
+                | FcntlCmd::WasMade
+                | FcntlCmd::GetFd
+                | FcntlCmd::SetFd(_)
+                | FcntlCmd::GetFlags
         )
     }
 }
@@ -278,6 +294,8 @@ fn fcntl(cx: &mut Context, fd: Fd, op: FcntlOp, arg: Bits) -> SysResult {
             let new = files.install_from(from as i32, f, close, room)?;
             return Ok(new as usize);
         }
+        FcntlCmd::IsSame(other) => return Ok(Arc::ptr_eq(&f, &other.any_file(cx)?).into()),
+        FcntlCmd::WasMade => return Ok(f.made().into()),
         FcntlCmd::GetFd => return Ok((files.cloexec(fd.0)? == CloseOnExec::Yes).into()),
         FcntlCmd::SetFd(close) => files.set_cloexec(fd.0, close)?,
         FcntlCmd::GetFlags => return Ok(f.flags_told() as usize),

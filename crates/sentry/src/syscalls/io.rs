@@ -98,11 +98,9 @@ pub(super) fn do_read(
     at: At,
     flags: u32,
 ) -> SysResult {
+    check_place(f, at)?;
     if !f.readable() {
         return Err(EBADF);
-    }
-    if at != At::Position && !f.ops.seekable() {
-        return Err(ESPIPE);
     }
     if dst.is_empty() {
         return Ok(0);
@@ -190,11 +188,9 @@ pub(super) fn do_write(
     at: At,
     flags: u32,
 ) -> SysResult {
+    check_place(f, at)?;
     if !f.writable() {
         return Err(EBADF);
-    }
-    if at != At::Position && !f.ops.seekable() {
-        return Err(ESPIPE);
     }
     if let At::Offset(o) = at {
         f.check_range(o, src.len())?;
@@ -405,6 +401,14 @@ pub(super) fn user_ranges(mm: &mm::Mm, va: Va, count: usize) -> Result<SmallVec<
     Ok(ranges)
 }
 
+/// `ESPIPE` for an offset where there is none, whatever the file is open for (`FMODE_PREAD`).
+fn check_place(f: &File, at: At) -> Result<()> {
+    if at != At::Position && !f.ops.seekable() {
+        return Err(ESPIPE);
+    }
+    Ok(())
+}
+
 fn offset_arg(raw: i64) -> Result<At> {
     u64::try_from(raw).map(At::Offset).map_err(|_| EINVAL)
 }
@@ -466,6 +470,7 @@ fn preadv2(
 ) -> SysResult {
     let at = at2(offset)?;
     let (f, mm) = (fd.any_file(cx)?, cx.mm());
+    check_place(&f, at)?;
     if !f.readable() {
         return Err(EBADF);
     }
@@ -483,6 +488,7 @@ fn pwritev2(
 ) -> SysResult {
     let at = at2(offset)?;
     let (f, mm) = (fd.any_file(cx)?, cx.mm());
+    check_place(&f, at)?;
     if !f.writable() {
         return Err(EBADF);
     }

@@ -7,9 +7,12 @@ use crate::task::access::{self, By};
 use crate::task::exec::map_file;
 use crate::task::persona::Persona;
 use abi::errno::*;
-use abi::linux::{PROT_EXEC, PROT_READ};
+use abi::linux::{MAP_ANONYMOUS, MAP_PRIVATE, MAP_TYPE, PROT_EXEC, PROT_READ};
 use abi::{Result, Va};
-use mm::{Mm, MmapRequest};
+use mm::{MapFile, Mm, MmapRequest};
+use std::sync::Arc;
+use vfs::file::File;
+use vfs::fs::dev::MemFile;
 
 flags! {
     /// What a mapping allows; [`mm`] checks it.
@@ -135,12 +138,16 @@ fn mmap(
             return Err(EOVERFLOW);
         }
     }
+    let mut kind = flags.bits();
     let file = if flags.contains(MapFlags::MAP_ANONYMOUS) {
         None
     } else {
         let f = fd.file(cx)?;
         crate::task::uring::file::check_map(&f, offset)?;
-        Some(map_file(&f, &cx.fs().root())?)
+        match f.ops::<MemFile>().is_some_and(MemFile::is_zero) {
+            true => zeros(cx, &f, len, &mut kind)?,
+            false => Some(map_file(&f, &cx.fs().root())?),
+        }
     };
     let mut prot = prot.bits();
     let may_run = file.as_ref().is_none_or(|f| !f.noexec);
@@ -151,11 +158,30 @@ fn mmap(
         addr,
         len,
         prot,
-        flags: flags.bits(),
+        flags: kind,
         offset,
         file,
     };
     cx.mm().mmap(req).map(|va| va.0 as usize)
+}
+
+/// What maps `/dev/zero` (`mmap_zero`): privately, anonymous memory; shared, an unnamed file of
+/// its own that is as long as the mapping.
+fn zeros(cx: &Context, f: &Arc<File>, len: u64, kind: &mut u32) -> Result<Option<MapFile>> {
+    if !f.readable() {
+        return Err(EACCES);
+    }
+    if *kind & MAP_TYPE == MAP_PRIVATE {
+        *kind |= MAP_ANONYMOUS;
+        return Ok(None);
+    }
+    let size = len.checked_next_multiple_of(abi::PAGE_SIZE).ok_or(ENOMEM)?;
+    let of_its_own = cx.kernel.shm.file(b"dev/zero", size, &cx.cred())?;
+    Ok(Some(MapFile {
+        readable: true,
+        writable: f.writable(),
+        ..map_file(&of_its_own, &cx.fs().root())?
+    }))
 }
 fn munmap(cx: &mut Context, addr: Va, len: u64) -> SysResult {
     cx.mm().munmap(addr, len).map(|()| 0)
@@ -284,11 +310,16 @@ impl Buffers {
             count,
         }
     }
+    /// `EINVAL` where one has a negative length (`iovec_from_user`).
     fn read(self, mm: &Mm) -> Result<Vec<[u64; 2]>> {
         if self.count > 1024 {
             return Err(EINVAL);
         }
-        (0..self.count).map(|i| self.at.at(i).read(mm)).collect()
+        let one = |i| match self.at.at(i).read(mm)? {
+            [_, len] if (len as i64) < 0 => Err(EINVAL),
+            buffer => Ok(buffer),
+        };
+        (0..self.count).map(one).collect()
     }
 }
 
@@ -301,9 +332,22 @@ enum Way {
 
 /// `process_vm_readv` and `process_vm_writev` between processes of one user.
 fn process_vm(cx: &Context, tid: Tid, local: Buffers, remote: Buffers, way: Way) -> SysResult {
+    let mm = cx.mm();
+    let local = local.read(&mm)?;
+    let is_ours = |[base, len]: &[u64; 2]| {
+        base.checked_add(*len)
+            .is_some_and(|end| end <= mm::USER_MAX)
+    };
+    if !local.iter().all(is_ours) {
+        return Err(EFAULT);
+    }
+    // Whom it would be of, is not asked then.
+    if local.iter().all(|[_, len]| *len == 0) {
+        return Ok(0);
+    }
+    let remote = remote.read(&mm)?;
     let t = tid.task(cx)?;
-    let (mm, other) = (cx.mm(), access::memory(cx, &t, By::Real)?);
-    let (local, remote) = (local.read(&mm)?, remote.read(&mm)?);
+    let other = access::memory(cx, &t, By::Real)?;
     let mut buf = vec![0u8; 64 << 10];
     let (mut li, mut lo, mut done) = (0usize, 0u64, 0usize);
     // MAX_RW_COUNT; nothing on the way could be interrupted.

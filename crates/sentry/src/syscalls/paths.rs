@@ -121,6 +121,9 @@ fn openat2(cx: &mut Context, dirfd: DirFd, path: PathPtr, how: Va, size: usize) 
     do_open(cx, dirfd, path, how)
 }
 
+/// `VALID_RESOLVE_FLAGS`.
+const ALL_RESOLVE: u64 = 0x3f;
+
 /// openat2(2)'s `struct open_how`.
 pub(super) fn open_how(cx: &Context, how: Va, size: usize) -> Result<OpenHow> {
     if size < 24 {
@@ -132,6 +135,10 @@ pub(super) fn open_how(cx: &Context, how: Va, size: usize) -> Result<OpenHow> {
     let mut raw = [0u8; 24];
     read_sized(cx, how, size, &mut raw)?;
     let [flags, mode, resolve] = <[u64; 3]>::read_from_bytes(&raw).map_err(|_| EINVAL)?;
+    // Before what of them is asked for.
+    if resolve & !ALL_RESOLVE != 0 {
+        return Err(EINVAL);
+    }
     OpenHow::strict(flags, mode, resolve)
 }
 

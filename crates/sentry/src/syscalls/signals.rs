@@ -64,19 +64,21 @@ fn send_many(
     if any { Ok(0) } else { Err(last) }
 }
 
+/// A process by its number; a thread's means its process (`kill_pid_info`).
+fn process_of(cx: &Context, pid: i32) -> Result<Arc<ThreadGroup>> {
+    let l = cx.kernel.tasks.lock();
+    let id = cx.id_of(pid)?;
+    let of_thread = || l.task(id).map(|t| t.group.clone());
+    l.group(id).or_else(of_thread).ok_or(ESRCH)
+}
+
 /// `kill(pid, sig)`. A number that is no signal is told once there is somebody
 /// (`check_kill_permission`).
 fn kill(cx: &mut Context, tid: Tid, signal: SignalNumber) -> SysResult {
     let (pid, s) = (tid.0, signal.signal_or_none());
     match pid {
         1.. => {
-            let g = {
-                let l = cx.kernel.tasks.lock();
-                // A thread's id means its process.
-                let id = cx.id_of(pid)?;
-                l.group(id).or_else(|| l.task(id).map(|t| t.group.clone()))
-            };
-            let g = g.ok_or(ESRCH)?;
+            let g = process_of(cx, pid)?;
             send_process(cx, &g, s?).map(|()| 0)
         }
         0 => {
@@ -153,7 +155,7 @@ fn rt_sigqueueinfo(
     info: UserIn<SigInfo>,
 ) -> SysResult {
     let info = read_info(cx, info, tgid)?;
-    let g = cx.find_group(tgid.0)?;
+    let g = process_of(cx, tgid.0)?;
     let s = signal.signal_or_none()?;
     let thread = cx.kernel.tasks.lock().some_thread(g.tgid);
     if let Some(t) = thread {

@@ -130,7 +130,7 @@ fn readahead(cx: &mut Context, fd: Fd, _offset: i64, _count: usize) -> SysResult
     if !f.readable() {
         return Err(EBADF);
     }
-    if f.ops.mappable().is_err() {
+    if f.ops.stat()?.mode & abi::linux::S_IFMT != abi::linux::S_IFREG {
         Err(EINVAL)
     } else {
         Ok(0)

@@ -1,10 +1,10 @@
 //! The memory devices: null, zero, full, random, urandom (`mem(4)`, `random(4)`).
 
-use crate::file::{File, FileOps, Sink, Source};
+use crate::file::{File, FileOps, IoctlContext, Sink, Source};
 use crate::vfs::{Device, DeviceOpen, DeviceRegistry};
 use crate::{Stat, makedev};
-use abi::Result;
-use abi::errno::ENOSPC;
+use abi::errno::{EINVAL, ENOSPC, ENOTTY, EPERM};
+use abi::{Result, Va};
 use std::any::Any;
 use std::sync::Arc;
 
@@ -71,6 +71,9 @@ impl MemFile {
     }
 }
 
+/// Bits that the pool has (`kernel.random.entropy_avail`).
+const ENTROPY: i32 = 256;
+
 /// Bytes that one call reads or writes at most (`MAX_RW_COUNT`).
 const MAX_RW: usize = 0x7fff_f000;
 
@@ -109,6 +112,46 @@ impl FileOps for MemFile {
         // Taken, and forgotten. Linux does not look at what is written to null and zero.
         let n = src.remaining().min(MAX_RW);
         Ok(n)
+    }
+    /// Of random and urandom (`random_ioctl`). The host's pool is always full, and what is added to
+    /// it here is forgotten, as what is written is.
+    fn ioctl(&self, _: &File, cx: &dyn IoctlContext, cmd: u32, arg: u64) -> Result<u64> {
+        const RNDGETENTCNT: u32 = 0x8004_5200;
+        const RNDADDTOENTCNT: u32 = 0x4004_5201;
+        const RNDADDENTROPY: u32 = 0x4008_5203;
+        const RNDZAPENTCNT: u32 = 0x5204;
+        const RNDCLEARPOOL: u32 = 0x5206;
+        const RNDRESEEDCRNG: u32 = 0x5207;
+        if !matches!(self.0, Kind::Random | Kind::Urandom) {
+            return Err(ENOTTY);
+        }
+        let may = || match cx.credentials().has(crate::Caps::SYS_ADMIN) {
+            true => Ok(()),
+            false => Err(EPERM),
+        };
+        let number = |at: u64| {
+            let mut n = [0; 4];
+            cx.copy_in(Va(at), &mut n)?;
+            match i32::from_le_bytes(n) {
+                n if n < 0 => Err(EINVAL),
+                n => Ok(n),
+            }
+        };
+        match cmd {
+            RNDGETENTCNT => cx.copy_out(Va(arg), &ENTROPY.to_le_bytes())?,
+            RNDADDTOENTCNT => {
+                may()?;
+                number(arg)?;
+            }
+            RNDADDENTROPY => {
+                may()?;
+                number(arg)?;
+                number(arg.wrapping_add(4))?;
+            }
+            RNDZAPENTCNT | RNDCLEARPOOL | RNDRESEEDCRNG => may()?,
+            _ => return Err(EINVAL),
+        }
+        Ok(0)
     }
     fn seekable(&self) -> bool {
         true

@@ -166,7 +166,11 @@ impl PathCx<'_> {
             let d = match old.filter(|d| !d.is_negative()) {
                 Some(d) => d,
                 None => match self.create_locked(&dir, &name, how.mode)? {
-                    Ok(made) => return self.open_at(made, flags, want, Made::Yes),
+                    Ok(made) => {
+                        let file = self.open_at(made, flags, want, Made::Yes)?;
+                        file.set_made();
+                        return Ok(file);
+                    }
                     // It was there, or someone else was faster.
                     Err(other) => other,
                 },

@@ -12,10 +12,10 @@ use crate::mode::FileType;
 use crate::mount::{Mount, Path};
 use crate::vfs::Vfs;
 use abi::Result;
-use abi::errno::{EBUSY, EINVAL, EPERM};
+use abi::errno::{EBUSY, EINVAL, ENODEV, EPERM};
 use abi::linux::{
     F_SEAL_EXEC, F_SEAL_FUTURE_WRITE, F_SEAL_GROW, F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_WRITE,
-    MFD_ALLOW_SEALING, MFD_CLOEXEC, MFD_EXEC, MFD_NOEXEC_SEAL,
+    MFD_ALLOW_SEALING, MFD_CLOEXEC, MFD_EXEC, MFD_HUGETLB, MFD_NOEXEC_SEAL,
 };
 use clas::{Clas, Mappable};
 use std::sync::Arc;
@@ -74,13 +74,21 @@ impl ShmFs {
         )
     }
 
-    /// `memfd_create(2)`. `MFD_CLOEXEC` is for the caller; huge pages are not offered.
+    /// `memfd_create(2)`. `MFD_CLOEXEC` is for the caller. `ENODEV` for huge pages, of which there
+    /// is no size.
     pub fn memfd(&self, name: &[u8], flags: u32, cred: &Arc<Credentials>) -> Result<Arc<File>> {
-        if flags & !(MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL | MFD_EXEC) != 0
+        /// Their size, as a power of two.
+        const HUGE_SIZE: u32 = 0x3f << 26;
+        let is_huge = flags & MFD_HUGETLB != 0;
+        let known = MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL | MFD_EXEC | MFD_HUGETLB;
+        if flags & !(known | if is_huge { HUGE_SIZE } else { 0 }) != 0
             || flags & (MFD_EXEC | MFD_NOEXEC_SEAL) == MFD_EXEC | MFD_NOEXEC_SEAL
             || name.len() > MEMFD_NAME_MAX
         {
             return Err(EINVAL);
+        }
+        if is_huge {
+            return Err(ENODEV);
         }
         let no_exec = flags & MFD_NOEXEC_SEAL != 0;
         let node = self.node(cred, if no_exec { 0o666 } else { 0o777 })?;

@@ -54,7 +54,8 @@ pub(super) fn maps(me: &Subject) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-fn usage_lines(u: &mm::VmaUsage) -> String {
+/// `locked`: how much of it is in locked areas.
+fn usage_lines(u: &mm::VmaUsage, locked: u64) -> String {
     let [r, a, s, w] = [u.rss, u.anonymous, u.shared, u.swapped].map(|n| n / 1024);
     let clean = r.saturating_sub(a);
     format!(
@@ -68,8 +69,12 @@ fn usage_lines(u: &mm::VmaUsage) -> String {
         0,
         0,
         0,
-        0
+        locked / 1024
     )
+}
+
+fn is_locked(v: &mm::VmaInfo) -> bool {
+    v.flags.contains(mm::VmaFlags::LOCKED)
 }
 
 /// The two-letter names, in Linux's order (`show_smap_vma_flags`).
@@ -112,7 +117,8 @@ pub(super) fn smaps(me: &Subject) -> Result<Vec<u8>> {
         out.extend_from_slice(
             format!("Size:           {size:8} kB\nKernelPageSize:        4 kB\nMMUPageSize:           4 kB\n").as_bytes(),
         );
-        out.extend_from_slice(usage_lines(&u).as_bytes());
+        let locked = if is_locked(&v) { u.rss } else { 0 };
+        out.extend_from_slice(usage_lines(&u, locked).as_bytes());
         out.extend_from_slice(b"THPeligible:           0\nVmFlags:");
         for flag in vm_flags(&v) {
             out.extend_from_slice(b" ");
@@ -131,7 +137,9 @@ pub(super) fn smaps_rollup(me: &Subject) -> Result<Vec<u8>> {
         vmas.last().map_or(0, |v| v.end),
     );
     let mut out = format!("{start:08x}-{end:08x} ---p 00000000 00:00 0 [rollup]\n");
-    out.push_str(&usage_lines(&all));
+    let locked = vmas.iter().filter(|v| is_locked(v));
+    let locked = locked.map(|v| mm.vma_usage(v.start, v.end).rss).sum();
+    out.push_str(&usage_lines(&all, locked));
     Ok(out.into_bytes())
 }
 
