@@ -120,10 +120,11 @@ impl DynFile for OpenFile {
             Kind::Sem => text.extend(ns.sem.all().iter().map(|s| s.line(&to))),
             Kind::Shm => {
                 let all = ns.shm.all();
-                let is_used = all.iter().any(|s| s.is_attached());
-                let attached = is_used
-                    .then(|| attached(&opener.kernel))
-                    .unwrap_or_default();
+                let attached = if all.iter().any(|s| s.is_attached()) {
+                    attached(&opener.kernel)
+                } else {
+                    HashMap::new()
+                };
                 let of = |s: &Arc<Shm>| attached.get(&Arc::as_ptr(s)).copied().unwrap_or(0);
                 text.extend(all.iter().map(|s| s.line(of(s), &to)));
             }
