@@ -825,9 +825,9 @@ static void stat_line(void)
 	int fd = open("/proc/self/stat", O_RDONLY), k = 2, priority = 0, nice = 0, rt = 0, policy = 0;
 	read(fd, line, sizeof line - 1);
 	close(fd);
-	for (char *at = strrchr(line, ')'); at && k < 42; at = strchr(at + 1, ' '), k++) {
+	for (char *at = strrchr(line, ')'); at && k < 43; at = strchr(at + 1, ' '), k++) {
 		int n = atoi(at + 1);
-		*(k == 17 ? &priority : k == 18 ? &nice : k == 39 ? &rt : k == 40 ? &policy : &(int){ 0 }) = n;
+		*(k == 18 ? &priority : k == 19 ? &nice : k == 40 ? &rt : k == 41 ? &policy : &(int){ 0 }) = n;
 	}
 	say("stat", "%d %d %d %d", priority, nice, rt, policy);
 }
