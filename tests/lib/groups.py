@@ -286,7 +286,11 @@ while time.monotonic() < end:
     check(not besides.told(), "the sibling has lost nothing")
     check(lost(a) > 300000 and lost(b) == 0 and lost(up) >= lost(a) >= lost(a, 1) > 0, lost(a), lost(b), lost(up))
     end(beside)
-    for g in (a, b, up): g.remove()
+    a.remove()
+    check(own.told(1000) == select.POLLPRI | select.POLLERR, "that the group is gone is told")
+    up.write("cgroup.subtree_control", "-memory")
+    check(besides.told(1000) == select.POLLPRI | select.POLLERR, "that the controller is gone is told")
+    for g in (b, up): g.remove()
     print("stalled")
 
 

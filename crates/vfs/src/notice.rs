@@ -85,6 +85,12 @@ impl Notice {
         }
     }
 
+    /// It has changed. The caller holds no lock, and may be held up by who is told.
+    pub fn tell_here(&self) {
+        self.changes.fetch_add(1, Ordering::SeqCst);
+        self.run();
+    }
+
     fn watchers(&self) -> Vec<Arc<dyn Watcher>> {
         let all = self.watchers.lock();
         all.iter().filter_map(Weak::upgrade).collect()

@@ -294,6 +294,7 @@ impl<T: Object> Registry<T> {
             all.div_ceil(2) as u64
         };
         let counted = cred.ucounts().charge(self.kind, 1, most).ok_or(ENOSPC)?;
+        let before = (i.next_id, i.last, i.seq);
         let (index, seq) = i.take_index()?;
         let id = (i32::from(seq) << INDEX_BITS | index as i32) & i32::MAX;
         let perm = Perm {
@@ -306,7 +307,7 @@ impl<T: Object> Registry<T> {
             user: self.user.clone(),
             seq,
         };
-        let t = make(id, perm)?;
+        let t = make(id, perm).inspect_err(|_| (i.next_id, i.last, i.seq) = before)?;
         i.by_index.insert(
             index,
             Entry {

@@ -9,7 +9,6 @@ use crate::task::task_of;
 use crate::{Kernel, Task};
 use abi::Result;
 use abi::errno::{EINVAL, ENODEV, ENOENT, EOPNOTSUPP, EPERM, ERANGE, ESRCH};
-use clas::AccountId;
 use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -242,7 +241,7 @@ enum Own {
     #[default]
     Nothing,
     /// Of `memory.pressure`.
-    Alarm(Alarm),
+    Alarm(Arc<Alarm>),
     /// Of `memory.peak` and `memory.swap.peak`.
     Peak(Arc<OwnPeak>),
 }
@@ -250,7 +249,7 @@ enum Own {
 impl Own {
     fn of(name: &str) -> Own {
         match name {
-            PRESSURE => Own::Alarm(Alarm::default()),
+            PRESSURE => Own::Alarm(Arc::default()),
             "memory.peak" | "memory.swap.peak" => Own::Peak(Arc::default()),
             _ => Own::Nothing,
         }
@@ -298,10 +297,12 @@ impl CgroupFile {
     fn opener(&self) -> Result<Arc<Task>> {
         self.by.as_ref().and_then(Weak::upgrade).ok_or(ESRCH)
     }
-    fn set_alarm(&self, alarm: &Alarm, file: &File, text: &str) -> Result<()> {
+    fn set_alarm(&self, alarm: &Arc<Alarm>, file: &File, text: &str) -> Result<()> {
         let clas = self.group.clas().ok_or(ENODEV)?;
-        let own = self.group.memory().map(|m| m.account.id());
-        alarm.set(Some((&clas, own.unwrap_or(AccountId::ROOT))), file, text)
+        let account = self.group.own_account().ok_or(ENODEV)?;
+        alarm.set(Some((&clas, account)), file, text)?;
+        self.group.add_alarm(alarm, account);
+        Ok(())
     }
     /// Moves the process with this number, or its writer's own for 0.
     fn attach(&self, k: &Kernel, file: &File, text: &str) -> Result<()> {

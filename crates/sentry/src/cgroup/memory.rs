@@ -9,6 +9,7 @@
 //! objects count for users, not for groups.
 
 use super::Cgroup;
+use crate::fs::pressure::Alarm;
 use crate::{Kernel, Task};
 use abi::errno::{EAGAIN, EINVAL, ENODEV, ERANGE};
 use abi::{PAGE_SIZE, Result};
@@ -423,6 +424,31 @@ impl Cgroup {
     #[must_use]
     pub(super) fn clas(&self) -> Option<Arc<Clas>> {
         self.clas.get().and_then(Weak::upgrade)
+    }
+
+    /// The account that its files tell of; `None` where it has none.
+    pub(super) fn own_account(&self) -> Option<AccountId> {
+        if self.is_root() {
+            return Some(AccountId::ROOT);
+        }
+        self.memory().map(|m| m.account.id())
+    }
+
+    /// It is told when this account is not the group's any more ([`Cgroup::end_alarms`]).
+    pub(super) fn add_alarm(&self, a: &Arc<Alarm>, account: AccountId) {
+        let mut all = self.alarms.lock();
+        all.retain(|a| a.strong_count() > 0);
+        all.push(Arc::downgrade(a));
+        drop(all);
+        if self.own_account() != Some(account) {
+            a.end();
+        }
+    }
+
+    /// Its controller is gone, or another: whoever waits for what it tells is told so.
+    pub(super) fn end_alarms(&self) {
+        let all = std::mem::take(&mut *self.alarms.lock());
+        all.iter().filter_map(Weak::upgrade).for_each(|a| a.end());
     }
 
     /// Its `memory` controller, if it has one of its own.

@@ -27,6 +27,7 @@ pub mod limits;
 pub mod memory;
 
 use self::memory::{Happened, Memory};
+use crate::fs::pressure::Alarm;
 use crate::ns::{CgroupNs, Ns};
 use crate::task::cpu::{Cpu, CpuSum};
 use crate::task::list::TaskList;
@@ -105,6 +106,8 @@ pub struct Cgroup {
     /// Owners and modes that were set, by the file's name. A leaf lock.
     perms: Mutex<BTreeMap<&'static str, Perm>>,
     notices: Notices,
+    /// Who waits for lack of memory here. A leaf lock.
+    alarms: Mutex<Vec<Weak<Alarm>>>,
     inner: Mutex<Inner>,
     /// Live processes here and below.
     populated: AtomicUsize,
@@ -210,6 +213,7 @@ impl Cgroup {
             gid,
             perms: Mutex::default(),
             notices: Notices::default(),
+            alarms: Mutex::default(),
             inner: Mutex::new(Inner {
                 children: BTreeMap::new(),
                 procs: BTreeSet::new(),
@@ -543,6 +547,7 @@ impl Hierarchy {
         // What it leaves, files in memory, counts for those above.
         let memory = c.memory.lock().take();
         drop(memory);
+        c.end_alarms();
         Ok(())
     }
     /// Gives controllers to the children, and takes others back.
@@ -615,6 +620,7 @@ impl Hierarchy {
         }
         drop(l);
         drop(old);
+        children.iter().for_each(|d| d.end_alarms());
         Ok(())
     }
     /// Moves a process.

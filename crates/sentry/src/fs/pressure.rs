@@ -6,7 +6,7 @@ use abi::Result;
 use abi::errno::{EBUSY, EINVAL, ENODEV, ENOMEM};
 use clas::{AccountId, Clas, Part, Threshold, Trigger};
 use parking_lot::Mutex;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use vfs::file::File;
@@ -61,6 +61,8 @@ pub struct Alarm {
     notice: Arc<Notice>,
     /// `None` in it: of what nothing is told.
     set: Mutex<Option<(Option<Trigger>, Charge)>>,
+    /// What it was set for is gone. Atomic.
+    has_ended: AtomicBool,
 }
 
 impl Default for Alarm {
@@ -68,6 +70,7 @@ impl Default for Alarm {
         Alarm {
             notice: Notice::new(Seen::AtPoll),
             set: Mutex::default(),
+            has_ended: AtomicBool::new(false),
         }
     }
 }
@@ -90,7 +93,7 @@ impl Alarm {
             let notice = Arc::downgrade(&self.notice);
             clas.add_trigger(id, threshold, move || {
                 if let Some(n) = notice.upgrade() {
-                    n.tell();
+                    n.tell_here();
                 }
             })
         });
@@ -98,9 +101,18 @@ impl Alarm {
         Ok(())
     }
 
+    /// There is nothing to wait for any more (`psi_trigger_destroy`). Any lock may be held.
+    pub fn end(&self) {
+        self.has_ended.store(true, Ordering::SeqCst);
+        self.notice.tell();
+    }
+
     /// What poll(2) says more (`psi_trigger_poll`).
     pub fn poll(&self, seen: &AtomicU64) -> Events {
         let new = self.notice.poll(seen);
+        if self.has_ended.load(Ordering::SeqCst) {
+            return Notice::EVENTS;
+        }
         match self.set.lock().is_some() {
             true => new - Events::ERR,
             false => Notice::EVENTS,

@@ -187,7 +187,7 @@ impl Offsets {
 const INITIAL: u32 = 0xefff_fffa;
 
 /// That of a first container which has one of its own.
-const OWN: u32 = 0xefff_fff9;
+const OWN: u32 = 0xefff_fff0;
 
 /// The one that all begin in.
 #[must_use]

@@ -543,8 +543,10 @@ fn io_priority(t: &crate::Task) -> i32 {
     let policy = t.scheduling.read().policy;
     match t.io_priority.load(Ordering::Relaxed) {
         p if p >> IOPRIO_SHIFT != 0 => p,
-        _ if policy == SCHED_IDLE => IOPRIO_CLASS_IDLE << IOPRIO_SHIFT,
-        _ if matches!(policy, SCHED_FIFO | SCHED_RR) => IOPRIO_CLASS_RT << IOPRIO_SHIFT | level,
+        _ if policy == SCHED_IDLE => IOPRIO_CLASS_IDLE << IOPRIO_SHIFT | level,
+        _ if matches!(policy, SCHED_FIFO | SCHED_RR | SCHED_DEADLINE) => {
+            IOPRIO_CLASS_RT << IOPRIO_SHIFT | level
+        }
         _ => (IOPRIO_CLASS_BE << IOPRIO_SHIFT) | level,
     }
 }

@@ -490,6 +490,8 @@ fn msgsnd(cx: &mut Context, id: i32, msg: Va, size: usize, flags: MessageFlags) 
     if size > ns(cx).limits.bounded(Limit::MsgMax) || id < 0 || kind < 1 {
         return Err(EINVAL);
     }
+    // The sender's, as long as the queue has no room for it.
+    let _charge = cx.cred().kmem(size, ENOMEM)?;
     let mut data = vec![0; size];
     mm.copy_in(msg.offset(8), &mut data)?;
     let q = ns(cx).msg.get(id)?;

@@ -144,7 +144,8 @@ pub struct Task {
     pub held: AtomicBool,
     /// Its sleep is one that only SIGKILL ends (`TASK_KILLABLE`): see [`Sleep::Killable`]. Own.
     killable_sleep: AtomicBool,
-    /// Nice value; scheduling is the host's, this is what is reported. Atomic, as those below that are told.
+    /// Nice value; scheduling is the host's, this is what is reported. Atomic, as those below that
+    /// are told.
     pub nice: AtomicI32,
     /// A leaf.
     pub scheduling: RwLock<sched::Scheduling>,

@@ -149,6 +149,7 @@ pub fn set(t: &Arc<Task>, to: Scheduling) -> Result<()> {
     let share = |t: &Task| t.scheduling.read().deadline.share();
     let others: u64 = list
         .processes()
+        .filter(|p| Arc::ptr_eq(&p.group.container, &t.group.container))
         .flat_map(|p| p.threads.values())
         .filter(|other| !Arc::ptr_eq(other, t))
         .map(|t| share(t))

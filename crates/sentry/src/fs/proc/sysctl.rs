@@ -153,24 +153,57 @@ impl DynFile for Of {
     }
 }
 
-/// A setting that is as it is: as one that may not be written, whoever asks (`sysctl_perm`).
-struct Constant(Vec<u8>);
+/// A setting that is as it is.
+struct Constant {
+    text: Vec<u8>,
+    /// Whether Linux has one that can be set: here to what it is.
+    has_writer: bool,
+}
 
 impl Constant {
+    /// One that nobody may write, on Linux either.
     fn new(text: impl Into<Vec<u8>>) -> Constant {
-        Constant(text.into())
+        Constant {
+            text: text.into(),
+            has_writer: false,
+        }
+    }
+    fn kept(text: impl Into<Vec<u8>>) -> Constant {
+        Constant {
+            has_writer: true,
+            ..Constant::new(text)
+        }
     }
 }
 
 impl DynFile for Constant {
-    fn permission(&self, _: &Caller<'_>, want: Want) -> abi::Result<()> {
-        match want == Want::READ {
+    fn perm(&self) -> Perm {
+        Perm {
+            mode: if self.has_writer { 0o644 } else { 0o444 },
+            uid: 0,
+            gid: 0,
+        }
+    }
+    /// By the mode alone, whatever capabilities there are (`sysctl_perm`).
+    fn permission(&self, cx: &Caller<'_>, want: Want) -> abi::Result<()> {
+        let may_write = self.has_writer && cx.cred.euid == 0;
+        match want == Want::READ || may_write && !want.contains(Want::EXEC) {
             true => Ok(()),
             false => Err(abi::errno::EACCES),
         }
     }
     fn generate(&self, _: &File) -> abi::Result<Vec<u8>> {
-        Ok(self.0.clone())
+        Ok(self.text.clone())
+    }
+    fn write(&self, _: &File, data: &[u8], _: u64) -> abi::Result<usize> {
+        let words = |text: &[u8]| -> Vec<Vec<u8>> {
+            let all = text.split(|b| b.is_ascii_whitespace() || *b == 0);
+            all.filter(|w| !w.is_empty()).map(<[u8]>::to_vec).collect()
+        };
+        match words(data) == words(&self.text) {
+            true => Ok(data.len()),
+            false => Err(abi::errno::EINVAL),
+        }
     }
 }
 
@@ -366,9 +399,9 @@ fn constants() -> StaticDir {
         ("sched_rt_period_us", "1000000\n"),
         ("sched_rt_runtime_us", "950000\n"),
     ];
-    let dir = StaticDir::new().file("tainted", Constant::new("0\n"));
+    let dir = StaticDir::new().file("tainted", Constant::kept("0\n"));
     ALL.into_iter()
-        .fold(dir, |d, (name, text)| d.file(name, Constant::new(text)))
+        .fold(dir, |d, (name, text)| d.file(name, Constant::kept(text)))
 }
 
 /// `kernel.*`.
@@ -397,20 +430,20 @@ fn kernel(k: &Arc<Kernel>, ns: &NsProxy, c: &Container) -> StaticDir {
         .file("ngroups_max", Constant::new("65536\n"))
         .file("osrelease", Constant::new(format!("{RELEASE}\n")))
         .file("ostype", Constant::new("Linux\n"))
-        .file("overflowgid", Constant::new("65534\n"))
-        .file("overflowuid", Constant::new("65534\n"))
+        .file("overflowgid", Constant::kept("65534\n"))
+        .file("overflowuid", Constant::kept("65534\n"))
         .file(
             "pid_max",
-            Constant::new(format!("{}\n", crate::task::list::PID_MAX)),
+            Constant::kept(format!("{}\n", crate::task::list::PID_MAX)),
         )
         .dir(
             "pty",
             StaticDir::new()
-                .file("max", Constant::new("4096\n"))
-                .file("reserve", Constant::new("1024\n")),
+                .file("max", Constant::kept("4096\n"))
+                .file("reserve", Constant::kept("1024\n")),
         )
         .dir("random", random)
-        .file("randomize_va_space", Constant::new("2\n"))
+        .file("randomize_va_space", Constant::kept("2\n"))
         .dir(
             "seccomp",
             StaticDir::new()
@@ -420,7 +453,7 @@ fn kernel(k: &Arc<Kernel>, ns: &NsProxy, c: &Container) -> StaticDir {
                     LoggedActions(c.seccomp_not_logged.clone()),
                 ),
         )
-        .file("threads-max", Constant::new(format!("{}\n", k.tasks_max)))
+        .file("threads-max", Constant::kept(format!("{}\n", k.tasks_max)))
         .file("version", Constant::new(format!("{VERSION}\n")))
 }
 
@@ -442,15 +475,15 @@ fn fs(k: &Arc<Kernel>, ns: &NsProxy, c: &Container) -> StaticDir {
         .file("protected_hardlinks", protected(|p| &p.hardlinks, 1))
         .file("protected_regular", protected(|p| &p.regular, 2))
         .file("protected_symlinks", protected(|p| &p.symlinks, 1))
-        .file("file-max", Constant::new("1048576\n"))
+        .file("file-max", Constant::kept("1048576\n"))
         .file(
             "file-nr",
             text(k, |_| format!("{}\t0\t1048576\n", vfs::file::open_files())),
         )
-        .file("nr_open", Constant::new("1048576\n"))
-        .file("overflowgid", Constant::new("65534\n"))
-        .file("overflowuid", Constant::new("65534\n"))
-        .file("pipe-max-size", Constant::new("1048576\n"))
+        .file("nr_open", Constant::kept("1048576\n"))
+        .file("overflowgid", Constant::kept("65534\n"))
+        .file("overflowuid", Constant::kept("65534\n"))
+        .file("pipe-max-size", Constant::kept("1048576\n"))
         .file("pipe-user-pages-soft", Own(&ipc::pipe::USER_PAGES_SOFT))
         .file("pipe-user-pages-hard", Own(&ipc::pipe::USER_PAGES_HARD))
         .dir(
@@ -460,7 +493,7 @@ fn fs(k: &Arc<Kernel>, ns: &NsProxy, c: &Container) -> StaticDir {
         .dir(
             "inotify",
             StaticDir::new()
-                .file("max_queued_events", Constant::new("16384\n"))
+                .file("max_queued_events", Constant::kept("16384\n"))
                 .file("max_user_instances", UserLimit(Kind::InotifyInstances))
                 .file("max_user_watches", UserLimit(Kind::InotifyWatches)),
         )
@@ -531,15 +564,15 @@ fn user() -> StaticDir {
 fn vm() -> StaticDir {
     StaticDir::new()
         .file("drop_caches", DropCaches)
-        .file("max_map_count", Constant::new("1048576\n"))
-        .file("mmap_min_addr", Constant::new("65536\n"))
-        .file("overcommit_memory", Constant::new("0\n"))
-        .file("oom_dump_tasks", Constant::new("1\n"))
-        .file("oom_kill_allocating_task", Constant::new("0\n"))
-        .file("overcommit_kbytes", Constant::new("0\n"))
-        .file("overcommit_ratio", Constant::new("50\n"))
-        .file("page-cluster", Constant::new("3\n"))
-        .file("panic_on_oom", Constant::new("0\n"))
-        .file("swappiness", Constant::new("60\n"))
-        .file("vfs_cache_pressure", Constant::new("100\n"))
+        .file("max_map_count", Constant::kept("1048576\n"))
+        .file("mmap_min_addr", Constant::kept("65536\n"))
+        .file("overcommit_memory", Constant::kept("0\n"))
+        .file("oom_dump_tasks", Constant::kept("1\n"))
+        .file("oom_kill_allocating_task", Constant::kept("0\n"))
+        .file("overcommit_kbytes", Constant::kept("0\n"))
+        .file("overcommit_ratio", Constant::kept("50\n"))
+        .file("page-cluster", Constant::kept("3\n"))
+        .file("panic_on_oom", Constant::kept("0\n"))
+        .file("swappiness", Constant::kept("60\n"))
+        .file("vfs_cache_pressure", Constant::kept("100\n"))
 }
