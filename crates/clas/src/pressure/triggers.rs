@@ -209,11 +209,16 @@ mod tests {
         }
     }
 
+    /// So many milliseconds after its window began.
+    fn clock(s: &Set) -> impl Fn(u64) -> Instant + use<> {
+        let start = s.window.since;
+        move |ms| start + Duration::from_millis(ms)
+    }
+
     #[test]
     fn it_is_told_once_in_a_window() {
         let mut s = set(Duration::from_millis(100));
-        let start = s.window.since;
-        let at = |ms: u64| start + Duration::from_millis(ms);
+        let at = clock(&s);
         let lost = Duration::from_millis;
         assert!(!s.look(at(100), lost(99)));
         assert!(s.look(at(200), lost(100)));
@@ -228,8 +233,7 @@ mod tests {
     #[test]
     fn the_last_window_counts_as_far_as_it_reaches() {
         let mut s = set(Duration::from_millis(100));
-        let start = s.window.since;
-        let at = |ms: u64| start + Duration::from_millis(ms);
+        let at = clock(&s);
         let lost = Duration::from_millis;
         // 80 ms in the first; then 50 more in a quarter of the next: 60 + 50.
         assert!(!s.look(at(2_001), lost(80)));

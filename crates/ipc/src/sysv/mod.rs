@@ -20,7 +20,7 @@ use abi::Result;
 use abi::errno::{EACCES, EEXIST, EINVAL, ENOENT, ENOSPC, EPERM};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::ucounts::{Charge, Kind};
 use vfs::userns::UserNs;
@@ -414,6 +414,13 @@ impl IpcNamespace {
             undo_users: std::sync::atomic::AtomicUsize::new(0),
             me: me.clone(),
         })
+    }
+    /// Adds to what all objects of a kind have together; `ENOSPC` beyond the limit.
+    fn count(&self, used: &AtomicU64, n: u64, limit: Limit) -> Result<()> {
+        let most = self.limits.get(limit);
+        let more = |used: u64| used.checked_add(n).filter(|all| *all <= most);
+        let counted = used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        counted.map(|_| ()).map_err(|_| ENOSPC)
     }
 }
 

@@ -2,9 +2,7 @@
 
 use super::{IPC_NOWAIT, IpcNamespace, Limit, Numbers, Object, Perm, READ, WRITE, now};
 use abi::Result;
-use abi::errno::{
-    EAGAIN, EFBIG, EIDRM, EINTR, EINVAL, ENOMEM, ENOSPC, ERANGE, ERESTARTSYS, ETIMEDOUT,
-};
+use abi::errno::{EAGAIN, EFBIG, EIDRM, EINTR, EINVAL, ENOMEM, ERANGE, ERESTARTSYS, ETIMEDOUT};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -110,14 +108,8 @@ impl SemSet {
         count: usize,
         cred: &Credentials,
     ) -> Result<Arc<SemSet>> {
-        let more = |used: u64| {
-            let all = used + count as u64;
-            (all <= ns.limits.get(Limit::SemMns)).then_some(all)
-        };
         let memory = cred.kmem(size_of::<SemSet>() + count * size_of::<Sem>(), ENOMEM)?;
-        ns.sems
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
-            .map_err(|_| ENOSPC)?;
+        ns.count(&ns.sems, count as u64, Limit::SemMns)?;
         Ok(Arc::new(SemSet {
             id,
             ns: ns.me.clone(),

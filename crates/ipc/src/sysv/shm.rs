@@ -5,7 +5,7 @@
 //! attachment.
 
 use super::{IpcNamespace, Limit, Numbers, Object, Perm, READ, WRITE, now};
-use abi::errno::{EINVAL, ENOSPC};
+use abi::errno::EINVAL;
 use abi::{PAGE_SIZE, Result};
 use parking_lot::Mutex;
 use std::sync::atomic::Ordering;
@@ -101,13 +101,7 @@ impl Shm {
         file: Arc<File>,
         pid: i32,
     ) -> Result<Arc<Shm>> {
-        let more = |used: u64| {
-            let all = used.checked_add(pages(size))?;
-            (all <= ns.limits.get(Limit::ShmAll)).then_some(all)
-        };
-        ns.shm_pages
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
-            .map_err(|_| ENOSPC)?;
+        ns.count(&ns.shm_pages, pages(size), Limit::ShmAll)?;
         Ok(Arc::new(Shm {
             id,
             size,

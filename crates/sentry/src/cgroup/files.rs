@@ -9,6 +9,7 @@ use crate::task::task_of;
 use crate::{Kernel, Task};
 use abi::Result;
 use abi::errno::{EINVAL, ENODEV, ENOENT, EOPNOTSUPP, EPERM, ERANGE, ESRCH};
+use clas::PeakOf;
 use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -243,14 +244,15 @@ enum Own {
     /// Of `memory.pressure`.
     Alarm(Arc<Alarm>),
     /// Of `memory.peak` and `memory.swap.peak`.
-    Peak(Arc<OwnPeak>),
+    Peak(PeakOf, Arc<OwnPeak>),
 }
 
 impl Own {
     fn of(name: &str) -> Own {
         match name {
             PRESSURE => Own::Alarm(Arc::default()),
-            "memory.peak" | "memory.swap.peak" => Own::Peak(Arc::default()),
+            "memory.peak" => Own::Peak(PeakOf::Here, Arc::default()),
+            "memory.swap.peak" => Own::Peak(PeakOf::Stored, Arc::default()),
             _ => Own::Nothing,
         }
     }
@@ -375,8 +377,8 @@ impl DynFile for CgroupFile {
         if c.is_dead() {
             return Err(ENODEV);
         }
-        if let Own::Peak(own) = &self.own
-            && let Some(n) = c.memory().and_then(|m| m.peak_since(self.kind.name, own))
+        if let Own::Peak(of, own) = &self.own
+            && let Some(n) = c.memory().and_then(|m| m.peak_since(*of, own))
         {
             return Ok(format!("{n}\n").into_bytes());
         }
@@ -448,11 +450,10 @@ impl DynFile for CgroupFile {
             self.set_alarm(alarm, file, text)?;
             return Ok(data.len());
         }
-        if let Own::Peak(own) = &self.own
+        if let Own::Peak(of, own) = &self.own
             && !c.is_root()
         {
-            let m = c.memory().ok_or(ENODEV)?;
-            m.restart_peak(self.kind.name, own);
+            c.memory().ok_or(ENODEV)?.restart_peak(*of, own);
             return Ok(data.len());
         }
         let text = text.trim();

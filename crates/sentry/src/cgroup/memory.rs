@@ -238,25 +238,18 @@ impl Memory {
     }
 
     /// What is highest since `own` was written to; `None` where it was not.
-    pub(super) fn peak_since(&self, name: &str, own: &OwnPeak) -> Option<u64> {
-        let (of, _) = self.peaks_of(name)?;
+    pub(super) fn peak_since(&self, of: PeakOf, own: &OwnPeak) -> Option<u64> {
         let own = (*own.0.lock())?;
         Some(own.max(self.account.recent_peak(of)))
     }
 
     /// A file of the peaks was written to.
-    pub(super) fn restart_peak(&self, name: &str, own: &Arc<OwnPeak>) {
-        if let Some((of, all)) = self.peaks_of(name) {
-            all.restart(&self.account, of, own);
-        }
-    }
-
-    fn peaks_of(&self, name: &str) -> Option<(PeakOf, &Peaks)> {
-        match name {
-            "memory.peak" => Some((PeakOf::Here, &self.peaks)),
-            "memory.swap.peak" => Some((PeakOf::Stored, &self.swapped_peaks)),
-            _ => None,
-        }
+    pub(super) fn restart_peak(&self, of: PeakOf, own: &Arc<OwnPeak>) {
+        let all = match of {
+            PeakOf::Here => &self.peaks,
+            PeakOf::Stored => &self.swapped_peaks,
+        };
+        all.restart(&self.account, of, own);
     }
 
     /// The text of one of its files.

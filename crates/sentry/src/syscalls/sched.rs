@@ -540,13 +540,11 @@ const IOPRIO_SHIFT: i32 = 13;
 /// What a task's priority comes to: by its nice value, where none was set (`__get_task_ioprio`).
 fn io_priority(t: &crate::Task) -> i32 {
     let level = (t.nice.load(Ordering::Relaxed) + 20) / 5;
-    let policy = t.scheduling.read().policy;
+    let now = *t.scheduling.read();
     match t.io_priority.load(Ordering::Relaxed) {
         p if p >> IOPRIO_SHIFT != 0 => p,
-        _ if policy == SCHED_IDLE => IOPRIO_CLASS_IDLE << IOPRIO_SHIFT | level,
-        _ if matches!(policy, SCHED_FIFO | SCHED_RR | SCHED_DEADLINE) => {
-            IOPRIO_CLASS_RT << IOPRIO_SHIFT | level
-        }
+        _ if now.policy == SCHED_IDLE => IOPRIO_CLASS_IDLE << IOPRIO_SHIFT | level,
+        _ if now.is_real_time() || now.is_deadline() => IOPRIO_CLASS_RT << IOPRIO_SHIFT | level,
         _ => (IOPRIO_CLASS_BE << IOPRIO_SHIFT) | level,
     }
 }

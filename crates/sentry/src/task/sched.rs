@@ -2,7 +2,7 @@
 
 use super::Task;
 use abi::Result;
-use abi::errno::{EAGAIN, EBUSY, EINVAL};
+use abi::errno::{EAGAIN, EBUSY};
 use std::sync::Arc;
 
 /// Policies.
@@ -135,15 +135,12 @@ impl Task {
     }
 }
 
-/// Gives a task a policy, if there is so much of the CPUs left (`sched_dl_overflow`). The task list
+/// Gives a task a policy that is valid, if there is so much of the CPUs left (`sched_dl_overflow`). The task list
 /// is locked where somebody has, or is to have, a share.
 pub fn set(t: &Arc<Task>, to: Scheduling) -> Result<()> {
     if !to.is_deadline() {
         *t.scheduling.write() = to;
         return Ok(());
-    }
-    if !to.deadline.is_valid() {
-        return Err(EINVAL);
     }
     let list = t.kernel.tasks.lock();
     let share = |t: &Task| t.scheduling.read().deadline.share();

@@ -22,6 +22,15 @@ use vfs::userns::UserNs;
 use vfs::vfs::Protections;
 use vfs::{Caller, Perm};
 
+/// Everybody reads a setting; who may write it does so whatever capabilities there are, or are not
+/// (`sysctl_perm`).
+fn permission(want: Want, may_write: bool) -> abi::Result<()> {
+    match want == Want::READ || may_write && !want.contains(Want::EXEC) {
+        true => Ok(()),
+        false => Err(abi::errno::EACCES),
+    }
+}
+
 /// A setting of a namespace belongs to the root of the user namespace that owns it.
 pub(super) fn owned(user: &vfs::userns::UserNs) -> Perm {
     let id = user.root_uid();
@@ -48,11 +57,7 @@ impl DynFile for Protected {
         }
     }
     fn permission(&self, cx: &Caller<'_>, want: Want) -> abi::Result<()> {
-        if want == Want::READ || cx.cred.euid == 0 && !want.contains(Want::EXEC) {
-            Ok(())
-        } else {
-            Err(abi::errno::EACCES)
-        }
+        permission(want, cx.cred.euid == 0)
     }
     fn generate(&self, _: &File) -> abi::Result<Vec<u8>> {
         let k = self.kernel.upgrade().ok_or(abi::errno::ENOENT)?;
@@ -184,23 +189,18 @@ impl DynFile for Constant {
             gid: 0,
         }
     }
-    /// By the mode alone, whatever capabilities there are (`sysctl_perm`).
     fn permission(&self, cx: &Caller<'_>, want: Want) -> abi::Result<()> {
-        let may_write = self.has_writer && cx.cred.euid == 0;
-        match want == Want::READ || may_write && !want.contains(Want::EXEC) {
-            true => Ok(()),
-            false => Err(abi::errno::EACCES),
-        }
+        permission(want, self.has_writer && cx.cred.euid == 0)
     }
     fn generate(&self, _: &File) -> abi::Result<Vec<u8>> {
         Ok(self.text.clone())
     }
     fn write(&self, _: &File, data: &[u8], _: u64) -> abi::Result<usize> {
-        let words = |text: &[u8]| -> Vec<Vec<u8>> {
+        fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
             let all = text.split(|b| b.is_ascii_whitespace() || *b == 0);
-            all.filter(|w| !w.is_empty()).map(<[u8]>::to_vec).collect()
-        };
-        match words(data) == words(&self.text) {
+            all.filter(|w| !w.is_empty())
+        }
+        match words(data).eq(words(&self.text)) {
             true => Ok(data.len()),
             false => Err(abi::errno::EINVAL),
         }
@@ -524,12 +524,7 @@ impl DynFile for MessageQueues {
     }
     fn permission(&self, cx: &Caller<'_>, want: Want) -> abi::Result<()> {
         // For the namespace's root, whatever its capabilities (`mq_permissions`).
-        let root = self.perm().uid;
-        if want == Want::READ || cx.cred.euid == root && !want.contains(Want::EXEC) {
-            Ok(())
-        } else {
-            Err(abi::errno::EACCES)
-        }
+        permission(want, cx.cred.euid == self.perm().uid)
     }
     fn generate(&self, _: &File) -> abi::Result<Vec<u8>> {
         let n = self.ns.mqueue.limits.get(self.what);

@@ -1,10 +1,10 @@
 //! `/proc/sys/kernel`: what an ipc namespace allows of System V objects (`ipc/ipc_sysctl.c`), and
 //! which identifier the next one is to have.
 
-use super::{integer, owned};
+use super::{integer, owned, permission};
 use crate::ns::IpcNs;
 use abi::Result;
-use abi::errno::{EACCES, EINVAL};
+use abi::errno::EINVAL;
 use ipc::sysv::{IpcNamespace, Limit};
 use std::sync::Arc;
 use vfs::file::File;
@@ -94,11 +94,7 @@ impl DynFile for Setting {
                 .any(|cap| cx.cred.has_in(&self.ns.user, cap)),
             _ => cx.cred.euid == self.perm().uid,
         };
-        if want == Want::READ || may_write && !want.contains(Want::EXEC) {
-            Ok(())
-        } else {
-            Err(EACCES)
-        }
+        permission(want, may_write)
     }
     fn generate(&self, _: &File) -> Result<Vec<u8>> {
         let limits = &self.ns.limits;
