@@ -3,7 +3,6 @@
 //! POSIX locks belong to a descriptor table, and go at *any* close of the file through it; the
 //! other two kinds belong to the open file. Only POSIX locks have deadlock detection, as in Linux.
 
-use crate::cred::Credentials;
 use crate::file::File;
 use crate::ucounts::{Charge, Kind, Ucounts};
 use abi::Result;
@@ -221,18 +220,17 @@ impl Inner {
             self.memory.insert(owner, u.force(Kind::Kmem, n * RANGE));
         }
     }
-    /// Locks a range that nothing is in the way of; `ENOLCK` where the user has no more memory.
+    /// Locks a range that nothing is in the way of.
     fn take(
         &mut self,
         owner: Owner,
         kind: LockKind,
         r: LockRange,
         pid: i32,
-        cred: &Credentials,
+        user: &Arc<Ucounts>,
     ) -> Result<bool> {
-        cred.may_take_more(ENOLCK)?;
         let freed = self.set(owner, Some(kind), r, pid)?;
-        self.recount(owner, Some(cred.ucounts()));
+        self.recount(owner, Some(user));
         Ok(freed)
     }
 }
@@ -301,20 +299,20 @@ impl FileLocks {
         }
         Ok(())
     }
-    /// `F_SETLK`: `EAGAIN` on conflict.
+    /// `F_SETLK`: `EAGAIN` on conflict. `user` pays for the record, as it does below.
     pub fn lock(
         &self,
         owner: Owner,
         kind: LockKind,
         r: LockRange,
         pid: i32,
-        cred: &Credentials,
+        user: &Arc<Ucounts>,
     ) -> Result<()> {
         let mut inner = self.inner.lock();
         if inner.conflict(owner, kind, r).is_some() {
             return Err(EAGAIN);
         }
-        let freed = inner.take(owner, kind, r, pid, cred)?;
+        let freed = inner.take(owner, kind, r, pid, user)?;
         drop(inner);
         // From a write lock to a read lock: others may read now.
         if freed {
@@ -329,7 +327,7 @@ impl FileLocks {
         kind: LockKind,
         r: LockRange,
         pid: i32,
-        cred: &Credentials,
+        user: &Arc<Ucounts>,
         graph: &WaitGraph,
         blocker: &dyn Blocker,
     ) -> Result<()> {
@@ -342,7 +340,7 @@ impl FileLocks {
                 }
                 return Err(EAGAIN);
             }
-            inner.take(owner, kind, r, pid, cred)
+            inner.take(owner, kind, r, pid, user)
         });
         drop(edge);
         if result? {

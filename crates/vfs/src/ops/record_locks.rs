@@ -4,7 +4,7 @@ use crate::context::PathCx;
 use crate::file::File;
 use crate::locks::{Conflict, FileLocks, LockKind, LockRange, Owner};
 use abi::Result;
-use abi::errno::EBADF;
+use abi::errno::{EBADF, ENOLCK};
 
 /// Whether to wait for a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,7 +38,7 @@ impl PathCx<'_> {
         Ok(locks(file)?.test(owner, kind, range))
     }
     /// `F_SETLK`, `F_SETLKW` and their OFD kin: `None` unlocks. `pid` is what `F_GETLK` shall show
-    /// (-1 for an open file's).
+    /// (-1 for an open file's). `ENOLCK` where the caller's user has no more memory.
     pub fn set_lock(
         &self,
         file: &File,
@@ -53,10 +53,14 @@ impl PathCx<'_> {
             None => l.unlock(owner, range),
             Some(LockKind::Read) if !file.readable() => Err(EBADF),
             Some(LockKind::Write) if !file.writable() => Err(EBADF),
-            Some(k) if wait == Wait::No => l.lock(owner, k, range, pid, self.cred()),
             Some(k) => {
+                self.cred().may_take_more(ENOLCK)?;
+                let user = self.cred().ucounts();
+                if wait == Wait::No {
+                    return l.lock(owner, k, range, pid, user);
+                }
                 let (graph, blocker) = (&self.vfs.lock_waits, self.blocker);
-                l.lock_wait(owner, k, range, pid, self.cred(), graph, blocker)
+                l.lock_wait(owner, k, range, pid, user, graph, blocker)
             }
         }
     }

@@ -119,7 +119,7 @@ proptest! {
                 o != who as usize && model[b][o] != 0 && (kind == 2 || model[b][o] == 2)
             }));
             prop_assert_eq!(locks.test(owner, k, r).is_some(), clash);
-            let got = locks.lock(owner, k, r, 0, &crate::Credentials::root());
+            let got = locks.lock(owner, k, r, 0, crate::Credentials::root().ucounts());
             prop_assert_eq!(got, if clash { Err(EAGAIN) } else { Ok(()) });
             if !clash {
                 for b in bytes { model[b][who as usize] = kind; }
