@@ -67,10 +67,11 @@ static void *loop(void *arg) {
     __atomic_add_fetch(&shared->ready, 1, __ATOMIC_SEQ_CST);
     while (!shared->go) usleep(100);
     long n = 0;
-    while (!shared->stop) {
+    // (One at least, however short the time and busy the machine.)
+    do {
         call(&o);
         n++;
-    }
+    } while (!shared->stop);
     shared->places[id].calls = n;
     close(o.file);
     close(o.pipe[0]);
@@ -116,10 +117,10 @@ static void measure(const char *name, long n, int processes) {
     for (long i = 0; i < n; i++) all += shared->places[i].calls;
     char line[80];
     snprintf(line, sizeof line, "%s, %s@%ld", name, processes ? "processes" : "threads", n);
-    if (whole && all)
+    if (whole)
         report(line, took / all, "ns");
     else
-        failed(line, all ? "not all of them ran" : "no call was done");
+        failed(line, "not all of them ran");
 }
 
 int main(int argc, char **argv) {
