@@ -121,6 +121,8 @@ const struct call calls[] = {
     C(timerfd_create, 3, TIMER, CLOCK, BITS(0, 04000, 02000000)), C(timerfd_settime, 8, OUT, F(TIMER), BITS(0, 1, 2), S(S_ITIMERSPEC), B), C(timerfd_gettime, 4, OUT, F(TIMER), B),
     C(signalfd, 3, SIGFD, F(SIGFD), S(S_SIGSET), ONE(8, 8, 0)), C(signalfd4, 3, SIGFD, F(SIGFD), S(S_SIGSET), ONE(8, 8, 0), BITS(0, 04000, 02000000)), C(inotify_init, 3, INOTIFY),
     C(inotify_init1, 3, INOTIFY, BITS(0, 04000, 02000000)), C(inotify_add_watch, 8, GIVES(WATCH), F(INOTIFY), P, BITS(0xfff, 1, 2, 4, 8, 0x10, 0x100, 0x200, 0x400, 0x01000000, 0x02000000, 0x10000000, 0x20000000, 0x80000000)),
+    C(fanotify_init, 6, INOTIFY, BITS(0, 1, 2, 4, 8, 0x10, 0x20, 0x40, 0x80, 0x100, 0x200, 0x400, 0x800, 0x1000, 0x2000), BITS(0, 1, 2, 02000, 04000, 02000000)),
+    C(fanotify_mark, 8, OUT, F(INOTIFY), BITS(1, 1, 2, 4, 8, 0x10, 0x20, 0x40, 0x80, 0x100, 0x200, 0x400), BITS(0xfff, 0x1000, 0x8000, 0x10000, 0x20000, 0x40000, 0x8000000, 0x10000000, 0x40000000), AT, P),
     C(inotify_rm_watch, 4, OUT, F(INOTIFY), I(WATCH)), C(memfd_create, 4, MEMFD, N_, BITS(0, 1, 2, 4, 8, 16)), X(447, memfd_secret, 2, MEMFD, ONE(0, 0, 02000000, 1)), C(pidfd_open, 4, PIDFD, PID_, BITS(0, 04000, 0200)),
     C(process_madvise, 4, OUT, F(PIDFD), S(S_IOV), ONE(0, 1, 2, 3, 8, 1024, 1025), ONE(3, 4, 8, 20, 21, 25, 100), BITS(0, 0, 1)), C(process_mrelease, 2, OUT, F(PIDFD), BITS(0, 0, 1)),
     C(pidfd_getfd, 4, ANY, F(PIDFD), FDANY, BITS(0, 0, 1)), C(pidfd_send_signal, 4, OUT, F(PIDFD), SIG_, S(S_SIGINFO), BITS(0, 0, 1, 2, 4)),

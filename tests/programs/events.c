@@ -4,6 +4,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
+#include <sys/sysmacros.h>
 #include <sys/signalfd.h>
 
 static void eventfds(void)
@@ -559,9 +560,40 @@ static void inotify_on_files(void)
 	T(inotify_rm_watch(i, 3));
 }
 
+/* What fdinfo shows of the watches. */
+static void inotify_fdinfo(void)
+{
+	int i = inotify_init1(IN_NONBLOCK);
+	mkdir("d", 0755);
+	put("d/f", "x");
+	inotify_add_watch(i, "d", IN_CREATE | IN_ONESHOT | IN_EXCL_UNLINK | IN_ONLYDIR);
+	inotify_add_watch(i, "d/f", IN_ALL_EVENTS);
+	char path[64], line[256];
+	snprintf(path, sizeof path, "/proc/self/fdinfo/%d", i);
+	FILE *f = fopen(path, "r");
+	while (f && fgets(line, sizeof line, f)) {
+		unsigned wd, mask, ignored, bytes;
+		unsigned long ino, dev;
+		char handle[130] = "";
+		if (sscanf(line, "inotify wd:%x ino:%lx sdev:%lx mask:%x ignored_mask:%x fhandle-bytes:%x fhandle-type:%*x f_handle:%129[0-9a-f]",
+			   &wd, &ino, &dev, &mask, &ignored, &bytes, handle) != 7)
+			continue;
+		struct stat st;
+		stat(wd == 1 ? "d" : "d/f", &st);
+		T(wd);
+		say("mask", "%x", mask);
+		T(ignored);
+		T(ino == st.st_ino);
+		T(dev == ((unsigned long)major(st.st_dev) << 20 | minor(st.st_dev)));
+		T(strlen(handle) == 2 * bytes);
+		T(line[strlen(line) - 2] == ' ');
+	}
+	fclose(f);
+}
+
 static const struct check all[] = {
 	CHECK(eventfds), CHECK(polling), CHECK(masks_while_waiting), CHECK(selecting), CHECK(epolls),
 	CHECK(epoll_lifetimes), CHECK(nested_epolls), CHECK(epoll_threads), CHECK(many_files),
-	CHECK(signalfds), CHECK(inotifies), CHECK(inotify_on_files),
+	CHECK(signalfds), CHECK(inotifies), CHECK(inotify_on_files), CHECK(inotify_fdinfo),
 };
 MAIN(all)

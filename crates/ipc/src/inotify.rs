@@ -13,15 +13,15 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::file::IoctlContext;
+use vfs::ops::Marked;
 use vfs::ucounts::{Charge, Kind};
-use vfs::watch::Watched;
+use vfs::watch::{IN_EXCL_UNLINK, Watched};
 use vfs::{Credentials, File, FileOps, Sink, Stat};
 use wait::{Events, WaitQueue};
 
 pub const IN_Q_OVERFLOW: u32 = 0x4000;
 pub const IN_IGNORED: u32 = 0x8000;
 pub const IN_UNMOUNT: u32 = 0x2000;
-pub const IN_EXCL_UNLINK: u32 = 0x0400_0000;
 pub const IN_MASK_CREATE: u32 = 0x1000_0000;
 pub const IN_MASK_ADD: u32 = 0x2000_0000;
 pub const IN_ISDIR: u32 = 0x4000_0000;
@@ -68,7 +68,7 @@ struct Watch {
     /// For the file that it keeps in use.
     _held: Option<Charge>,
     /// Dropped without locks, as all of this.
-    _kept: Watched,
+    kept: Watched,
     mask: u32,
     list: Weak<WatchList>,
 }
@@ -231,7 +231,7 @@ impl Inotify {
             Watch {
                 _counted: counted,
                 _held: held,
-                _kept: kept,
+                kept,
                 mask: keep,
                 list: Arc::downgrade(list),
             },
@@ -275,7 +275,9 @@ impl Inotify {
         {
             let s = self.state.lock();
             let Some(w) = s.watches.get(&wd) else { return };
-            if w.mask & mask & IN_ALL_EVENTS == 0 && mask & IN_UNMOUNT == 0 {
+            if w.mask & mask & IN_ALL_EVENTS == 0 && mask & IN_UNMOUNT == 0
+                || w.mask & mask & IN_EXCL_UNLINK != 0
+            {
                 return;
             }
             if w.mask & IN_ONESHOT != 0 {
@@ -284,7 +286,7 @@ impl Inotify {
         }
         self.push(Event {
             wd,
-            mask,
+            mask: mask & !IN_EXCL_UNLINK,
             cookie,
             name: name.to_vec(),
         });
@@ -381,9 +383,25 @@ impl FileOps for Inotify {
         "anon_inode:inotify".into()
     }
     fn fdinfo(&self) -> String {
+        // Asked of the files without the lock.
+        let all: Vec<_> = {
+            let s = self.state.lock();
+            let watches = s.watches.iter();
+            watches
+                .map(|(wd, w)| (*wd, w.mask, w.kept.file()))
+                .collect()
+        };
         let mut out = String::new();
-        for (wd, w) in &self.state.lock().watches {
-            let _ = writeln!(out, "inotify wd:{wd:x} mask:{:x}", w.mask);
+        // The last one first.
+        for (wd, mask, file) in all.into_iter().rev() {
+            let Some(Ok(m)) = file.map(|d| Marked::of(&d)) else {
+                continue;
+            };
+            let (numbers, fhandle) = (m.numbers(), m.fhandle());
+            let _ = writeln!(
+                out,
+                "inotify wd:{wd:x} {numbers} mask:{mask:x} ignored_mask:0{fhandle}"
+            );
         }
         out
     }

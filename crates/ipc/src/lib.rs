@@ -1,5 +1,5 @@
 //! Kernel objects that processes talk and wait through: pipes and FIFOs, event files, timers,
-//! epoll, poll, inotify, POSIX message queues and System V IPC.
+//! epoll, poll, inotify, fanotify, POSIX message queues and System V IPC.
 //!
 //! They are open files (`vfs::FileOps`) that never block: `EAGAIN` says "not now", and the caller
 //! waits on the file's queue and tries again (see the `wait` crate). **Writes may be short**: where
@@ -13,6 +13,7 @@
 //!   → the watched object's own locks (poll) → its wait queue → Epoll::ready → Epoll's wait queue
 //! Pipe::state (two pipes: by address) → application memory (Source, Sink)
 //! a message queue's state → a waiter's place
+//! Fanotify::entries → the VFS's lists of marks → a mark (Fanotify::state is a leaf)
 //! TimerFd::state → Timer::state → TimerService::state
 //! ```
 //!
@@ -22,6 +23,7 @@
 
 pub mod epoll;
 pub mod eventfd;
+pub mod fanotify;
 pub mod inotify;
 pub mod mqueue;
 pub mod pipe;

@@ -2,6 +2,7 @@
 
 use crate::cred::Credentials;
 use std::any::Any;
+use std::cell::RefCell;
 use std::sync::Arc;
 
 /// The caller, as file systems see it.
@@ -10,4 +11,39 @@ pub struct Caller<'a> {
     pub cred: &'a Arc<Credentials>,
     /// The task, for `/proc/self` and terminals: downcast in the Sentry.
     pub task: &'a dyn Any,
+}
+
+/// Who a thread acts for: who is said to have done what is told to those who watch files. Objects
+/// of the Sentry.
+#[derive(Clone)]
+pub struct Actor {
+    pub thread: Arc<dyn Any + Send + Sync>,
+    pub process: Arc<dyn Any + Send + Sync>,
+}
+
+thread_local! {
+    static ACTOR: RefCell<Option<Actor>> = const { RefCell::new(None) };
+}
+
+/// As long as it lives, its thread acts for somebody.
+#[must_use]
+pub struct Acting(());
+
+impl Acting {
+    pub fn new(a: Actor) -> Acting {
+        ACTOR.with_borrow_mut(|o| *o = Some(a));
+        Acting(())
+    }
+}
+
+impl Drop for Acting {
+    fn drop(&mut self) {
+        let _ = ACTOR.try_with(|o| o.take());
+    }
+}
+
+/// Whom this thread acts for.
+#[must_use]
+pub fn actor() -> Option<Actor> {
+    ACTOR.try_with(|o| o.borrow().clone()).ok().flatten()
 }

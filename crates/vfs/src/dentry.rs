@@ -14,6 +14,7 @@ use crate::caller::Caller;
 use crate::inode::{Inode, NextNames, ReadAhead, Seen};
 use crate::mode::{FileType, Want};
 use crate::userns::UserNs;
+use crate::watch::marks::Marks;
 use abi::Result;
 pub use abi::attr::StatFs;
 use abi::errno::ENOENT;
@@ -126,6 +127,10 @@ pub struct SuperBlock {
     watched: Mutex<HashMap<usize, (Arc<Dentry>, usize)>>,
     /// Whether anything ever was.
     has_watches: AtomicBool,
+    /// Marks of it as a whole, from the first on.
+    marks: OnceLock<Arc<Marks>>,
+    /// Marks of it and its files whose groups may forbid what is done with them.
+    forbidders: AtomicUsize,
     /// Files that are open for writing by its mounts. Atomic, as [`crate::Mount`]'s.
     writers: AtomicUsize,
     /// Mounts of it. When the last goes, the ring is emptied: it would hold the super block for
@@ -158,6 +163,8 @@ impl SuperBlock {
             ring: Mutex::default(),
             watched: Mutex::default(),
             has_watches: AtomicBool::new(false),
+            marks: OnceLock::new(),
+            forbidders: AtomicUsize::new(0),
             writers: AtomicUsize::new(0),
             mounts: AtomicUsize::new(0),
         });
@@ -197,6 +204,9 @@ impl SuperBlock {
         if self.mounts.fetch_sub(1, Ordering::AcqRel) == 1 {
             let watched = std::mem::take(&mut *self.watched.lock());
             drop(watched);
+            if let Some(m) = self.marks.get() {
+                m.end();
+            }
             self.shrink();
             self.fs.shut_down();
         }
@@ -222,6 +232,25 @@ impl SuperBlock {
     }
     pub(crate) fn is_watched(&self) -> bool {
         self.has_watches.load(Ordering::Relaxed)
+    }
+    pub(crate) fn begin_watch(&self) {
+        self.has_watches.store(true, Ordering::Relaxed);
+    }
+    pub(crate) fn marks(&self) -> &Arc<Marks> {
+        self.marks.get_or_init(Arc::default)
+    }
+    pub(crate) fn existing_marks(&self) -> Option<&Arc<Marks>> {
+        self.marks.get()
+    }
+    pub(crate) fn add_forbidder(&self) {
+        self.forbidders.fetch_add(1, Ordering::SeqCst);
+    }
+    pub(crate) fn drop_forbidder(&self) {
+        self.forbidders.fetch_sub(1, Ordering::SeqCst);
+    }
+    /// Whether somebody may forbid what is done with its files.
+    pub(crate) fn may_be_forbidden(&self) -> bool {
+        self.forbidders.load(Ordering::SeqCst) != 0
     }
     pub(crate) fn keep_watched(&self, d: &Arc<Dentry>) {
         let mut watched = self.watched.lock();

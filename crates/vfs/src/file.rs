@@ -234,8 +234,12 @@ pub struct File {
     pub sigio: crate::sigio::Sigio,
     /// A number of its own, for epoll and locks' owners. Immutable.
     pub id: u64,
-    /// Whether it is counted as a writer of its inode. Set before anybody else has the file.
-    writer: AtomicBool,
+    /// As what it is counted at its inode. Set before anybody else has the file.
+    counted: AtomicU8,
+    /// How it is told of: see the constants. Set before anybody else has the file.
+    watched: AtomicU8,
+    /// Whether there ever were notices of it ([`crate::dnotify`]).
+    noted: AtomicBool,
     /// Opening made what it has open. Set before anybody else has the file.
     made: AtomicBool,
     /// What its opener's domain denies later ([`Denied`]). Set before anybody else has the file.
@@ -246,6 +250,15 @@ pub struct File {
     /// The listeners for the end of the last reference, each under a number of its own. A leaf.
     release: Mutex<Vec<(u64, Weak<dyn ReleaseListener>)>>,
 }
+
+/// [`File::counted`]: not at all, as one that writes, as one that only reads.
+const NOT_COUNTED: u8 = 0;
+const WRITER: u8 = 1;
+const READER: u8 = 2;
+
+/// [`File::watched`]: nobody hears what is done by it; who may forbid it is asked before reads.
+const QUIET: u8 = 1;
+const ASKS: u8 = 2;
 
 /// What an open file takes of the kernel's memory, with an object as a socket or a pipe's end
 /// behind it, bytes: charged to its opener.
@@ -300,7 +313,9 @@ impl File {
             cred,
             sigio: crate::sigio::Sigio::default(),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
-            writer: AtomicBool::new(false),
+            counted: AtomicU8::new(NOT_COUNTED),
+            watched: AtomicU8::new(0),
+            noted: AtomicBool::new(false),
             made: AtomicBool::new(false),
             landlock: AtomicU8::new(0),
             _host: host,
@@ -316,9 +331,13 @@ impl File {
         }
         Ok(())
     }
+    /// It takes over a count of `InodeExt::get_read_access`.
+    pub(crate) fn holds_read_access(&self) {
+        self.counted.store(READER, Ordering::Relaxed);
+    }
     /// It takes over a count of `InodeExt::get_write_access`.
     pub(crate) fn holds_write_access(&self) {
-        self.writer.store(true, Ordering::Relaxed);
+        self.counted.store(WRITER, Ordering::Relaxed);
         if let Some(p) = &self.path {
             p.mnt.add_writer();
         }
@@ -330,6 +349,31 @@ impl File {
     #[must_use]
     pub fn made(&self) -> bool {
         self.made.load(Ordering::Relaxed)
+    }
+    /// It was opened for one who watches: nobody hears of it.
+    pub(crate) fn set_quiet(&self) {
+        self.watched.store(QUIET, Ordering::Relaxed);
+    }
+    /// As such a file's flags show how it was opened.
+    pub(crate) fn show_cloexec(&self, flags: u32) {
+        self.flags.fetch_or(flags & O_CLOEXEC, Ordering::Relaxed);
+    }
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.watched.load(Ordering::Relaxed) == QUIET
+    }
+    /// Somebody may forbid what is done on its file system, since before it was opened (as of Linux
+    /// 6.14: what was open before is not asked about).
+    pub(crate) fn set_asks(&self) {
+        self.watched.store(ASKS, Ordering::Relaxed);
+    }
+    pub(crate) fn asks_before_reads(&self) -> bool {
+        self.watched.load(Ordering::Relaxed) == ASKS
+    }
+    pub(crate) fn set_noted(&self) {
+        self.noted.store(true, Ordering::SeqCst);
+    }
+    pub(crate) fn is_noted(&self) -> bool {
+        self.noted.load(Ordering::SeqCst)
     }
     pub(crate) fn set_denied(&self, d: Denied) {
         self.landlock.store(d.bits(), Ordering::Relaxed);
@@ -541,17 +585,30 @@ impl Drop for File {
             }
         }
         crate::locks::release_file(self);
+        crate::leases::release_file(self);
         self.closed();
         self.end_watch();
-        if *self.writer.get_mut()
-            && let Some(p) = &self.path
-        {
+        self.end_count();
+        self.cred.ucounts().give_back(FILE);
+    }
+}
+
+impl File {
+    /// It is dropped.
+    fn end_count(&mut self) {
+        let counted = *self.counted.get_mut();
+        let Some(p) = self.path.as_ref().filter(|_| counted != NOT_COUNTED) else {
+            return;
+        };
+        if counted == WRITER {
             p.mnt.drop_writer();
-            if let Ok(inode) = p.inode() {
-                inode.ext().put_write_access();
+        }
+        if let Ok(inode) = p.inode() {
+            match counted {
+                WRITER => inode.ext().put_write_access(),
+                _ => inode.ext().put_read_access(),
             }
         }
-        self.cred.ucounts().give_back(FILE);
     }
 }
 

@@ -8,15 +8,17 @@ use crate::Path;
 use crate::acl::{Acl, acl_permission};
 use crate::caller::Caller;
 use crate::file::FileOps;
+use crate::leases::Leases;
 use crate::locks::FileLocks;
 use crate::mode::{FileType, Want};
+use crate::watch::Watchers;
 use abi::Result;
 use abi::attr::Stat;
 pub use abi::attr::{NewNode, Perm, SetAttr};
 use abi::errno::{EACCES, EINVAL, ENODATA, ENOTDIR, EOPNOTSUPP, EPERM, ETXTBSY};
 use parking_lot::{Mutex, MutexGuard};
 use std::any::Any;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 bitflags::bitflags! {
@@ -327,12 +329,19 @@ pub struct InodeExt {
     pub fifo: Slot,
     /// The socket bound to this name.
     pub socket: Slot,
-    /// Its watchers.
-    pub(crate) watcher: OnceLock<Arc<dyn Watcher>>,
+    /// Who watches it, from the first time on.
+    pub(crate) watchers: OnceLock<Arc<Watchers>>,
     /// Without a name, but one may be given (O_TMPFILE without O_EXCL).
     pub(crate) linkable: AtomicBool,
     /// Open for writing (positive), or running (negative): `i_writecount`.
     writers: AtomicI32,
+    /// Open for reading only: `i_readcount`.
+    readers: AtomicI32,
+    leases: OnceLock<Box<Leases>>,
+    /// Whether `/proc/locks` knows it.
+    pub(crate) listed: OnceLock<crate::locks::Listed>,
+    /// How many leases there are (see [`crate::leases`]).
+    pub(crate) leased: AtomicU32,
 }
 
 impl InodeExt {
@@ -345,10 +354,30 @@ impl InodeExt {
     pub fn existing_locks(&self) -> Option<&FileLocks> {
         self.locks.get().map(|b| &**b)
     }
+    /// The leases, made at first use.
+    pub(crate) fn leases(&self) -> &Leases {
+        self.leases.get_or_init(Box::default)
+    }
+    #[must_use]
+    pub fn is_open_for_write(&self) -> bool {
+        self.opens().0 > 0
+    }
+    /// How often it is open for writing (negative: it runs), and for reading only.
+    pub(crate) fn opens(&self) -> (i32, i32) {
+        let (w, r) = (&self.writers, &self.readers);
+        (w.load(Ordering::SeqCst), r.load(Ordering::SeqCst))
+    }
+    /// Counts who opens it for reading only.
+    pub(crate) fn get_read_access(&self) {
+        self.readers.fetch_add(1, Ordering::SeqCst);
+    }
+    pub(crate) fn put_read_access(&self) {
+        self.readers.fetch_sub(1, Ordering::SeqCst);
+    }
     /// Counts a writer; `ETXTBSY` while the file is being run.
     pub fn get_write_access(&self) -> Result<()> {
         self.writers
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| {
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| {
                 (n >= 0).then_some(n + 1)
             })
             .map(|_| ())
@@ -360,7 +389,7 @@ impl InodeExt {
     /// Keeps writers out while the file runs; `ETXTBSY` while it is open for writing.
     pub fn deny_write_access(&self) -> Result<()> {
         self.writers
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| {
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| {
                 (n <= 0).then_some(n - 1)
             })
             .map(|_| ())

@@ -4,7 +4,7 @@
 //! # Modules
 //!
 //! Each stands on those below it. Three arrows run upwards, as the types hold each other: a file
-//! gives its locks back ([file](mod@file) to [`locks`]), and users, their namespaces and their
+//! gives its locks back ([file](mod@file) to [`locks`] and [`leases`]), and users, their namespaces and their
 //! counts are one knot ([`userns`] to [`cred`] and [`ucounts`]).
 //!
 //! | module | what it holds |
@@ -18,12 +18,13 @@
 //! | [`landlock`] | what processes forbid themselves: files by place, ports, whom they reach |
 //! | [`params`] | what a file system is mounted with |
 //! | [`vfs`] | the root object: numbers, registries |
-//! | [`watch`], [`notice`] | telling inotify; generated files that tell when they change |
+//! | [`watch`] | telling who watches files: inotify(7), [`dnotify`], fanotify(7) |
+//! | [`notice`] | generated files that tell when they change |
 //! | [`mount`] | [`Mount`], [`Path`] |
 //! | [`dentry`] | [`Dentry`] and [`SuperBlock`]: the cache of names |
 //! | [`inode`] | [`Inode`]: what a file system implements |
 //! | [`fd_table`] | descriptors |
-//! | [`locks`] | flock(2), POSIX and open-file-description locks |
+//! | [`locks`], [`leases`] | flock(2), POSIX and open-file-description locks; leases |
 //! | [file](mod@file) | open files |
 //! | [`acl`], [`mode`] | POSIX ACLs; types of files, permissions |
 //! | [`caller`], [`cred`] | the caller: credentials and capabilities |
@@ -41,7 +42,7 @@
 //! 4. [`Inode::lock_attributes`], before 2-4 of the trees that a file system is made of
 //! 5. locks of a file system's inodes (root layer and overlayfs before what they are made of)
 //! 6. leaves: `Dentry::{children, place}`, `Mount::{children, attached}`, `Peers`, the dentry ring,
-//!    slots, locks' tables, `clas`. `Core::alive` is taken before those of mounts.
+//!    slots, tables of locks and leases, lists of marks and notices, `clas`. `Core::alive` is taken before those of mounts.
 //!
 //! Application memory (`Sink`, `Source`) is never touched with a lock of 2-6 held outside of the
 //! closures given to `fill` and `drain`: resolving it may call back into a file's `Mappable`. The
@@ -53,12 +54,14 @@ pub mod caller;
 pub mod context;
 pub mod cred;
 pub mod dentry;
+pub mod dnotify;
 pub mod fd_table;
 pub mod file;
 pub mod fs;
 pub mod ida;
 pub mod inode;
 pub mod landlock;
+pub mod leases;
 pub mod locks;
 pub mod mode;
 pub mod mount;

@@ -4,13 +4,14 @@
 //! other two kinds belong to the open file. Only POSIX locks have deadlock detection, as in Linux.
 
 use crate::file::File;
+use crate::inode::Inode;
 use crate::ucounts::{Charge, Kind, Ucounts};
 use abi::Result;
 use abi::errno::{EAGAIN, EDEADLK, EINVAL, ENOLCK, EOVERFLOW};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use wait::{Blocker, Events, WaitQueue, block_until};
 
 /// The last byte that a lock can cover (`OFFSET_MAX`).
@@ -93,8 +94,8 @@ struct Held {
 
 #[derive(Default)]
 struct Inner {
-    /// By the open file's id.
-    flock: HashMap<u64, LockKind>,
+    /// By the open file's id, with the process that took it.
+    flock: HashMap<u64, (LockKind, i32)>,
     /// By owner; each one's ranges are disjoint, by start.
     records: HashMap<Owner, BTreeMap<u64, Held>>,
     /// What an owner's ranges take of the kernel's memory, as its user's.
@@ -111,7 +112,7 @@ impl Inner {
             LockKind::Read => self
                 .flock
                 .iter()
-                .any(|(&o, &k)| o != id && k == LockKind::Write),
+                .any(|(&o, &(k, _))| o != id && k == LockKind::Write),
         }
     }
     fn conflict(&self, owner: Owner, kind: LockKind, r: LockRange) -> Option<Conflict> {
@@ -247,11 +248,12 @@ impl FileLocks {
         self.queue.notify(Events::IN);
     }
     /// `flock(2)`: `None` unlocks. A conversion is not atomic: the old lock goes first, as Linux
-    /// says. Without a blocker, gives `EAGAIN` (`EWOULDBLOCK`) on conflict.
+    /// says. `pid` is the caller's process. Without a blocker, gives `EAGAIN` (`EWOULDBLOCK`) on conflict.
     pub fn flock(
         &self,
         id: u64,
         kind: Option<LockKind>,
+        pid: i32,
         blocker: Option<&dyn Blocker>,
     ) -> Result<()> {
         let Some(kind) = kind else {
@@ -262,7 +264,7 @@ impl FileLocks {
         };
         {
             let mut inner = self.inner.lock();
-            if inner.flock.get(&id) == Some(&kind) {
+            if inner.flock.get(&id).is_some_and(|h| h.0 == kind) {
                 return Ok(());
             }
             if inner.flock.remove(&id).is_some() {
@@ -275,7 +277,7 @@ impl FileLocks {
             if inner.flock_conflict(id, kind) {
                 return Err(EAGAIN);
             }
-            inner.flock.insert(id, kind);
+            inner.flock.insert(id, (kind, pid));
             Ok(())
         };
         match blocker {
@@ -373,17 +375,61 @@ impl FileLocks {
     pub fn is_waited_for(&self) -> bool {
         self.queue.is_watched()
     }
-    /// Every lock, for `/proc/locks`: flocks as `None` ranges.
+    /// Every lock, for `/proc/locks`: flocks as `None` ranges, those of open files with the process
+    /// -1.
     #[must_use]
     pub fn all(&self) -> Vec<(Option<LockRange>, LockKind, i32)> {
         let inner = self.inner.lock();
-        let mut v: Vec<_> = inner.flock.values().map(|&k| (None, k, -1)).collect();
+        let flocks = inner.flock.values().map(|&(k, pid)| (None, k, pid));
+        let mut v: Vec<_> = flocks.collect();
         for ranges in inner.records.values() {
             for (&start, h) in ranges {
                 v.push((Some(LockRange { start, end: h.end }), h.kind, h.pid));
             }
         }
         v
+    }
+}
+
+/// Files that have, or had, locks or leases, for `/proc/locks`, in the order of their first one.
+/// A leaf.
+static LISTED: Mutex<BTreeMap<u64, Weak<dyn Inode>>> = Mutex::new(BTreeMap::new());
+static NEXT_LISTED: AtomicU64 = AtomicU64::new(0);
+
+/// An inode's place in the list, until the inode goes.
+pub(crate) struct Listed(u64);
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        let gone = LISTED.lock().remove(&self.0);
+        drop(gone);
+    }
+}
+
+/// Has a file shown in `/proc/locks`, from its first lock on.
+pub(crate) fn list(inode: &Arc<dyn Inode>) {
+    inode.ext().listed.get_or_init(|| {
+        let n = NEXT_LISTED.fetch_add(1, Ordering::Relaxed);
+        LISTED.lock().insert(n, Arc::downgrade(inode));
+        Listed(n)
+    });
+}
+
+/// Calls `f` with those that live, some at a time: others wait for the list meanwhile.
+pub fn for_each_listed(mut f: impl FnMut(&dyn Inode)) {
+    const AT_ONCE: usize = 64;
+    let mut next = 0;
+    loop {
+        let some: Vec<_> = {
+            let all = LISTED.lock();
+            let from = all.range(next..).take(AT_ONCE);
+            from.map(|(n, i)| (*n, i.upgrade())).collect()
+        };
+        let Some((last, _)) = some.last() else { return };
+        next = last + 1;
+        some.iter()
+            .filter_map(|(_, i)| i.as_ref())
+            .for_each(|i| f(&**i));
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::dentry::{Dentry, SuperBlock};
 use crate::inode::Inode;
 use crate::ucounts::{Charge, Ucounts};
+use crate::watch::marks::Marks;
 use abi::Result;
 use abi::errno::EROFS;
 use abi::linux::{
@@ -185,6 +186,8 @@ pub struct Mount {
     /// Files that are open for writing by it (`mnt_writers`). Atomic: who makes it read-only looks
     /// afterwards, who opens looks at the flag afterwards.
     writers: AtomicUsize,
+    /// Marks of it, from the first on.
+    marks: OnceLock<Arc<Marks>>,
     pub(crate) attached: RwLock<Option<Attached>>,
     /// By the address of the dentry that each is mounted on, which the child holds.
     pub(crate) children: RwLock<BTreeMap<usize, Arc<Mount>>>,
@@ -208,6 +211,7 @@ impl Mount {
             held: OnceLock::new(),
             sharing: RwLock::default(),
             writers: AtomicUsize::new(0),
+            marks: OnceLock::new(),
             attached: RwLock::new(None),
             children: RwLock::new(BTreeMap::new()),
         })
@@ -255,6 +259,12 @@ impl Mount {
     #[must_use]
     pub fn is_shared(&self) -> bool {
         self.sharing().group != 0
+    }
+    pub(crate) fn marks(&self) -> &Arc<Marks> {
+        self.marks.get_or_init(Arc::default)
+    }
+    pub(crate) fn existing_marks(&self) -> Option<&Arc<Marks>> {
+        self.marks.get()
     }
     pub(crate) fn add_writer(&self) {
         self.writers.fetch_add(1, Ordering::SeqCst);
@@ -347,6 +357,9 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
+        if let Some(m) = self.marks.get() {
+            m.end();
+        }
         if let Some(a) = self.attached.get_mut().take() {
             a.at.mounts.fetch_sub(1, Ordering::AcqRel);
         }

@@ -33,6 +33,13 @@ pub struct Owner {
     pub domain: Option<Domain>,
 }
 
+/// Signals a file's owner of what no readiness tells (`POLL_MSG`): a lease is wanted back, something
+/// happened in a directory.
+pub trait Messenger: Send + Sync {
+    /// One message. The caller may hold any lock but those of messengers' own lists.
+    fn message(self: Arc<Self>);
+}
+
 /// An open file's part. Its locks are leaves.
 #[derive(Default)]
 pub struct Sigio {

@@ -37,6 +37,8 @@ pub enum Kind {
     TimeNamespaces,
     InotifyInstances,
     InotifyWatches,
+    FanotifyGroups,
+    FanotifyMarks,
     EpollWatches,
     /// Requests that contexts of asynchronous I/O are made for (`fs.aio-max-nr`).
     AioRequests,
@@ -162,6 +164,8 @@ impl Limits {
         }
         l.set(Kind::InotifyInstances, 128);
         l.set(Kind::InotifyWatches, 65_536);
+        l.set(Kind::FanotifyGroups, 128);
+        l.set(Kind::FanotifyMarks, 65_536);
         l.set(Kind::EpollWatches, 1 << 18);
         l.set(Kind::AioRequests, 1 << 16);
         l.set(Kind::Tasks, TASKS);

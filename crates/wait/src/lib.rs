@@ -182,6 +182,22 @@ pub trait Blocker {
     fn parker(&self) -> &Arc<Parker>;
     /// Whether a signal is pending that must interrupt a sleep.
     fn interrupted(&self) -> bool;
+    /// Whether it must end: what interrupts any sleep.
+    fn killed(&self) -> bool {
+        false
+    }
+}
+
+/// A blocker that only its end interrupts.
+pub struct UntilKilled<'a>(pub &'a dyn Blocker);
+
+impl Blocker for UntilKilled<'_> {
+    fn parker(&self) -> &Arc<Parker> {
+        self.0.parker()
+    }
+    fn interrupted(&self) -> bool {
+        self.0.killed()
+    }
 }
 
 /// A thread of our own that waits: no signal interrupts it.

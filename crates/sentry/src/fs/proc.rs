@@ -3,6 +3,7 @@
 
 mod config;
 mod global;
+mod locks;
 mod options;
 mod pid;
 mod sysctl;

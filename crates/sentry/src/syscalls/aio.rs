@@ -203,9 +203,11 @@ fn flags(cx: &Context, r: &Iocb) -> Result<u32> {
 }
 
 /// Whether a file can be read and written by requests: not a directory, nor what has only the plain
-/// calls (epoll, inotify).
+/// calls (epoll, inotify, fanotify).
 fn has_requests(f: &File) -> bool {
-    let special = f.ops::<ipc::Epoll>().is_some() || f.ops::<ipc::inotify::Inotify>().is_some();
+    let special = f.ops::<ipc::Epoll>().is_some()
+        || f.ops::<ipc::inotify::Inotify>().is_some()
+        || f.ops::<ipc::fanotify::Fanotify>().is_some();
     let inode = f.path.as_ref().and_then(|p| p.inode().ok());
     !special && inode.is_none_or(|i| i.file_type() != vfs::FileType::Directory)
 }

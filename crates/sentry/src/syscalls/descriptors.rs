@@ -5,12 +5,15 @@ use super::args::*;
 use super::locks::{LockCmd, LockOwner, LockWhat, fcntl_lock};
 use crate::task::Context;
 use abi::errno::*;
-use abi::linux::{F_UNLCK, FD_CLOEXEC, O_NOATIME, O_NONBLOCK, O_PATH};
+use abi::linux::{F_RDLCK, F_UNLCK, F_WRLCK, FD_CLOEXEC, O_NOATIME, O_NONBLOCK, O_PATH};
 use abi::{Result, Va};
 use std::sync::Arc;
+use vfs::dnotify::Wanted;
 use vfs::fd_table::CloseOnExec;
 use vfs::file::{File, FileOps, O_ASYNC};
 use vfs::fs::tmpfs;
+use vfs::leases::Asker;
+use vfs::locks::LockKind;
 use vfs::ops::Wait;
 use vfs::sigio::OwnerKind;
 
@@ -212,7 +215,9 @@ enum FcntlCmd {
     GetPipeSize,
     AddSeals(u32),
     GetSeals,
+    SetLease(i32),
     GetLease,
+    Notify(u32),
 }
 
 impl FcntlCmd {
@@ -258,7 +263,9 @@ impl FcntlCmd {
             FcntlOp::F_GETPIPE_SZ => FcntlCmd::GetPipeSize,
             FcntlOp::F_ADD_SEALS => FcntlCmd::AddSeals(arg as u32),
             FcntlOp::F_GET_SEALS => FcntlCmd::GetSeals,
+            FcntlOp::F_SETLEASE => FcntlCmd::SetLease(arg as i32),
             FcntlOp::F_GETLEASE => FcntlCmd::GetLease,
+            FcntlOp::F_NOTIFY => FcntlCmd::Notify(arg as u32),
             _ => return Err(EINVAL),
         })
     }
@@ -331,10 +338,46 @@ fn fcntl(cx: &mut Context, fd: Fd, op: FcntlOp, arg: Bits) -> SysResult {
         }
         FcntlCmd::AddSeals(seals) => tmpfs::add_seals(&f, seals)?,
         FcntlCmd::GetSeals => return tmpfs::get_seals(&f).map(|s| s as usize),
-        // None is held.
-        FcntlCmd::GetLease => return Ok(F_UNLCK as usize),
+        FcntlCmd::SetLease(kind) => set_lease(cx, fd, &f, kind)?,
+        FcntlCmd::GetLease => return Ok(lease_number(f.lease()) as usize),
+        FcntlCmd::Notify(wanted) => notify(cx, fd, &f, wanted)?,
     }
     Ok(0)
+}
+
+const fn lease_number(kind: Option<LockKind>) -> u32 {
+    match kind {
+        Some(LockKind::Read) => F_RDLCK,
+        Some(LockKind::Write) => F_WRLCK,
+        None => F_UNLCK,
+    }
+}
+
+/// `F_SETLEASE`.
+fn set_lease(cx: &Context, fd: Fd, f: &Arc<File>, kind: i32) -> Result<()> {
+    let all = [None, Some(LockKind::Read), Some(LockKind::Write)];
+    let asked = all.into_iter().find(|k| lease_number(*k) as i32 == kind);
+    let kind = asked.ok_or(EINVAL)?;
+    let asker = Asker {
+        pid: cx.group.tgid,
+        owner: cx.own_process(),
+        messenger: cx.messenger(f, fd.0),
+        cred: &cx.cred(),
+    };
+    f.set_lease(kind, asker)
+}
+
+/// `F_NOTIFY`.
+fn notify(cx: &Context, fd: Fd, f: &Arc<File>, wanted: u32) -> Result<()> {
+    let wanted = Wanted::from_bits_truncate(wanted);
+    let table = cx.files().id();
+    let (owner, messenger) = (cx.own_process(), cx.messenger(f, fd.0));
+    f.notify_of(table, wanted, owner, messenger, &cx.cred())?;
+    // A close of the descriptor in the meantime found nothing to end.
+    if !fd.any_file(cx).is_ok_and(|now| Arc::ptr_eq(&now, f)) {
+        f.end_notices(table);
+    }
+    Ok(())
 }
 
 const F_OWNER_TID: i32 = abi::linux::F_OWNER_TID as i32;
@@ -392,7 +435,7 @@ calls! {
     close,
     dup,
     dup2,
-    fcntl: "no leases, no dnotify",
+    fcntl: "leases, notices of directories: what is done outside of the sandbox is not seen",
     dup3,
     memfd_create,
     memfd_secret,

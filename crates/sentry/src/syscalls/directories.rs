@@ -46,6 +46,7 @@ fn dirents(cx: &Context, fd: Fd, to: BytesOut<u32>, layout: Layout) -> SysResult
     {
         return Err(ENOENT);
     }
+    f.may_read(cx)?;
     let old = layout == Layout::Old;
     let room = (to.len as usize).min(1 << 20);
     let mut out: Vec<u8> = Vec::with_capacity(room.min(32 << 10));
@@ -83,6 +84,8 @@ fn dirents(cx: &Context, fd: Fd, to: BytesOut<u32>, layout: Layout) -> SysResult
     }
     cx.mm().copy_out(to.va, &out)?;
     *pos = p;
+    drop(pos);
+    f.accessed();
     Ok(out.len())
 }
 fn getdents(cx: &mut Context, fd: Fd, entries: BytesOut<u32>) -> SysResult {

@@ -102,6 +102,7 @@ pub(super) fn do_read(
     if !f.readable() {
         return Err(EBADF);
     }
+    f.may_read(cx)?;
     if dst.is_empty() {
         return Ok(0);
     }

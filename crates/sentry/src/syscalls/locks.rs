@@ -141,7 +141,8 @@ fn flock(cx: &mut Context, fd: Fd, op: FlockOp) -> SysResult {
         FlockOp::LOCK_UN => None,
         _ => return Err(EINVAL),
     };
-    cx.task.with_paths(|p| p.flock(&f, kind, wait))?;
+    let pid = cx.group.tgid;
+    cx.task.with_paths(|p| p.flock(&f, kind, pid, wait))?;
     Ok(0)
 }
 

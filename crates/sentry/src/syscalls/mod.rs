@@ -12,6 +12,7 @@ mod descriptors;
 mod directories;
 mod epoll;
 mod eventfd;
+mod fanotify;
 mod futex;
 mod handles;
 mod inotify;
@@ -81,6 +82,7 @@ const ALL: &[&[Call]] = &[
     directories::CALLS,
     epoll::CALLS,
     eventfd::CALLS,
+    fanotify::CALLS,
     futex::CALLS,
     handles::CALLS,
     inotify::CALLS,

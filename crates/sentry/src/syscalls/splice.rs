@@ -169,6 +169,7 @@ fn transfer(
     start: Option<u64>,
     max: usize,
 ) -> SysResult {
+    from.may_read(cx)?;
     let begin = start.unwrap_or(if from.ops.seekable() {
         from.position()?
     } else {
@@ -189,6 +190,9 @@ fn transfer(
     )?;
     if start.is_none() && from.ops.seekable() {
         from.set_position(begin + n as u64)?;
+    }
+    if n > 0 {
+        from.accessed();
     }
     Ok(n)
 }
@@ -227,6 +231,7 @@ fn copy_file_range(
     if !from.readable() || !to.writable() || to.flags() & O_APPEND != 0 {
         return Err(EBADF);
     }
+    from.may_read(cx)?;
     let begin1 = o1.map_or_else(|| from.position(), Ok)?;
     let begin2 = o2.map_or_else(|| to.position(), Ok)?;
     let max = len.min(MAX_RW);
@@ -261,6 +266,8 @@ fn copy_file_range(
         }
     }
     if done > 0 {
+        from.accessed();
+        to.modified();
         written(cx, &to)?;
     }
     let mm = cx.mm();

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use vfs::file::{BufSink, File};
 use vfs::mode::{FileType, Want};
 use vfs::mount::MountFlags;
-use vfs::ops::open::ExecGuard;
+use vfs::ops::ExecGuard;
 use vfs::userns::UserNs;
 use vfs::walk::Walk;
 use vfs::{At, Caps, Credentials, FsContext};
@@ -100,6 +100,8 @@ fn open(task: &Arc<Task>, req: &ExecRequest) -> Result<Opened> {
     let root = task.fs().root();
     for _ in 0..=loader::MAX_SCRIPTS {
         let (file, guard) = task.with_paths(|p| p.open_exec(&at, &path, walk))?;
+        file.may_read(&**task)?;
+        file.accessed();
         match loader::identify(Arc::new(FileImage(file.clone(), root.clone())))? {
             Program::Script(s) => {
                 if req.by_fd.as_ref().is_some_and(|b| b.closes) {
@@ -123,6 +125,8 @@ fn open(task: &Arc<Task>, req: &ExecRequest) -> Result<Opened> {
                     Some(name) => {
                         let (f, g) =
                             task.with_paths(|p| p.open_exec(&At::Cwd, name, Walk::FOLLOW))?;
+                        f.may_read(&**task)?;
+                        f.accessed();
                         let image = Arc::new(FileImage(f.clone(), root.clone()));
                         Some((Elf::parse_interpreter(image)?, f, g))
                     }
@@ -153,9 +157,9 @@ struct Built {
 fn build(
     task: &Arc<Task>,
     req: &ExecRequest,
+    opened: Opened,
     memory: impl FnOnce() -> Result<Arc<Mm>>,
 ) -> Result<Built> {
-    let opened = open(task, req)?;
     let raise = credentials(task, &opened.file)?;
     let mm = memory()?;
     task.kernel.prepare_mm(&mm);
@@ -196,7 +200,7 @@ fn adopt(task: &Task, o: Opened) {
 /// Loads the first program of a task that has not run, into the memory that the task has: nothing
 /// is in it yet. After an error the task can only be dropped.
 pub fn prepare(task: &Arc<Task>, req: &ExecRequest) -> Result<Box<dyn AppThread>> {
-    let b = build(task, req, || Ok(task.mm()))?;
+    let b = build(task, req, open(task, req)?, || Ok(task.mm()))?;
     task.set_cred(b.raise.cred);
     adopt(task, b.opened);
     Ok(b.thread)
@@ -205,6 +209,9 @@ pub fn prepare(task: &Arc<Task>, req: &ExecRequest) -> Result<Box<dyn AppThread>
 /// Replaces the program. Registers are known; on success they are final.
 pub fn exec(cx: &mut Context, req: ExecRequest) -> Result<()> {
     cx.may_exec()?;
+    // May wait for a lease's holder, or for who may forbid it: others' calls on this process do not
+    // wait with it.
+    let opened = open(&cx.task, &req)?;
     // What the credentials follow from stays as it is until they are installed.
     let guard = CredGuard::lock(cx)?;
     let Built {
@@ -212,7 +219,7 @@ pub fn exec(cx: &mut Context, req: ExecRequest) -> Result<()> {
         mm,
         thread,
         raise,
-    } = build(&cx.task, &req, || {
+    } = build(&cx.task, &req, opened, || {
         let space = cx.kernel.platform.new_address_space()?;
         if !cx.ns().time_for_children.is_initial() {
             space.own_clocks()?;

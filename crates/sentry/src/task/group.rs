@@ -89,7 +89,7 @@ pub struct ThreadGroup {
     pub cpu_counted: Mutex<super::cpu::Cpu>,
     /// Keeps the program's file from being written. A leaf; what is taken out is dropped without
     /// it.
-    pub exe_guard: Mutex<Vec<vfs::ops::open::ExecGuard>>,
+    pub exe_guard: Mutex<Vec<vfs::ops::ExecGuard>>,
     /// From which account its memory is paid: that of its control group, or of the nearest one
     /// above that has one. Changed with that group; read by its threads.
     pub payer: Arc<clas::Payer>,

@@ -23,6 +23,7 @@ pub mod creds;
 pub mod epoll;
 pub mod exec;
 pub mod exit;
+pub mod fanotify;
 pub mod frame;
 pub mod futex;
 pub mod group;
@@ -623,6 +624,9 @@ impl Blocker for Context {
     fn interrupted(&self) -> bool {
         self.task.has_work()
     }
+    fn killed(&self) -> bool {
+        self.task.is_killed()
+    }
 }
 
 impl IoCaller for Context {
@@ -649,6 +653,9 @@ impl Blocker for Task {
     }
     fn interrupted(&self) -> bool {
         self.has_work()
+    }
+    fn killed(&self) -> bool {
+        self.is_killed()
     }
 }
 

@@ -66,6 +66,19 @@ pub struct PidFd {
 }
 
 impl PidFd {
+    /// A new one.
+    #[must_use]
+    pub fn file(
+        k: &Arc<crate::Kernel>,
+        g: &Arc<ThreadGroup>,
+        cred: &Arc<Credentials>,
+    ) -> Arc<File> {
+        let ops = Arc::new(PidFd {
+            group: g.clone(),
+            kernel: Arc::downgrade(k),
+        });
+        File::new(ops, O_RDWR, None, cred.clone())
+    }
     /// What `/proc/PID/fdinfo` tells, in a pid namespace's numbers.
     #[must_use]
     pub fn info(&self, ns: &PidNs) -> String {

@@ -18,6 +18,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use vfs::caller::{Acting, Actor};
 use wait::{later, wakes};
 
 /// What only the task's own host thread touches.
@@ -183,6 +184,14 @@ impl Context {
     }
 }
 
+/// Its thread acts for the task, as those who watch files are told.
+fn acting_for(cx: &Context) -> Acting {
+    Acting::new(Actor {
+        thread: cx.pid.clone(),
+        process: cx.group.pid.clone(),
+    })
+}
+
 /// Runs the task until it ends.
 pub fn run(mut cx: Context) {
     let parker = cx.parker.clone();
@@ -190,6 +199,7 @@ pub fn run(mut cx: Context) {
     parker.begins();
     let mut lanes = Lanes::default();
     let bounded = later::Bounded::by(cx.task.clone());
+    let acting = acting_for(&cx);
     while boundary(&mut cx, &mut lanes) == Flow::Go {
         let Some(event) = enter_app(&mut cx, &mut lanes) else {
             continue;
@@ -222,6 +232,7 @@ pub fn run(mut cx: Context) {
     }
     drop((lanes, bounded));
     super::exit::finish(cx);
+    drop(acting);
     parker.ends();
 }
 
@@ -231,9 +242,11 @@ pub(super) fn run_kernel(mut cx: Context, body: impl FnOnce(&mut Context)) {
     clas::pay_with(&cx.group.payer);
     parker.begins();
     let bounded = later::Bounded::by(cx.task.clone());
+    let acting = acting_for(&cx);
     body(&mut cx);
     drop(bounded);
     super::exit::finish(cx);
+    drop(acting);
     parker.ends();
 }
 

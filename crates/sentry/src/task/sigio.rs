@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::File;
 use vfs::landlock::{Scope, is_kept_from};
-use vfs::sigio::{Owner, OwnerKind};
+use vfs::sigio::{Messenger, Owner, OwnerKind};
 use wait::later::{self, Later};
 use wait::{Events, Listener};
 
@@ -36,6 +36,11 @@ const IN: Reason = Reason {
 const OUT: Reason = Reason {
     code: 2,
     band: Events::WRITABLE.union(Events::WRBAND),
+};
+/// A lease is wanted back, or something happened in a directory.
+const MSG: Reason = Reason {
+    code: 3,
+    band: Events::READABLE.union(Events::MSG),
 };
 const ERR: Reason = Reason {
     code: 4,
@@ -164,6 +169,50 @@ impl Later for Urgent {
     fn elsewhere(self: Arc<Self>) {
         if !later::by_service(self.clone()) {
             self.came.store(false, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Tells a file's owner of what no readiness tells (`POLL_MSG`).
+struct Messages {
+    kernel: Weak<Kernel>,
+    file: Weak<File>,
+    /// The descriptor by which it was asked for.
+    fd: i32,
+    /// Those that were not sent yet. Where there are some, somebody is to send them.
+    due: AtomicU32,
+}
+
+impl Messages {
+    /// More at once are no more than these: real-time signals would not find room.
+    const MOST: u32 = 4096;
+}
+
+impl Messenger for Messages {
+    fn message(self: Arc<Self>) {
+        if self.due.fetch_add(1, Ordering::SeqCst) == 0 {
+            later::put(self);
+        }
+    }
+}
+
+impl Later for Messages {
+    fn run(&self) {
+        let due = self.due.swap(0, Ordering::SeqCst).min(Self::MOST);
+        let Some((k, f)) = self.kernel.upgrade().zip(self.file.upgrade()) else {
+            return;
+        };
+        let owner = f.sigio.owner();
+        if owner.id == 0 {
+            return;
+        }
+        for _ in 0..due {
+            k.signal_owner(&owner, f.sigio.signal(), MSG, self.fd);
+        }
+    }
+    fn elsewhere(self: Arc<Self>) {
+        if !later::by_service(self.clone()) {
+            self.due.store(0, Ordering::SeqCst);
         }
     }
 }
@@ -321,6 +370,23 @@ impl Context {
             has_kind && is_there(&l, o)
         };
         if there { self.number_of(o.id) } else { 0 }
+    }
+
+    /// Who tells the owner of the file that `fd` stands for of leases and notices.
+    #[must_use]
+    pub fn messenger(&self, f: &Arc<File>, fd: i32) -> Arc<dyn Messenger> {
+        Arc::new(Messages {
+            kernel: Arc::downgrade(&self.kernel),
+            file: Arc::downgrade(f),
+            fd,
+            due: AtomicU32::new(0),
+        })
+    }
+
+    /// The caller's process, as an owner.
+    #[must_use]
+    pub fn own_process(&self) -> Owner {
+        self.as_owner(OwnerKind::Process, self.group.tgid)
     }
 
     /// O_ASYNC is set, or taken back (`fasync`).

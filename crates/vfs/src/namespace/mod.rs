@@ -237,6 +237,15 @@ impl MountNamespace {
     pub fn user(&self) -> &UserNs {
         &self.core.user
     }
+    /// Whose administrators may change a mount, as seen from this namespace: of one of another
+    /// namespace, the initial ones.
+    #[must_use]
+    pub fn owner_of(&self, m: &Mount) -> UserNs {
+        match m.namespace() == self.id {
+            true => self.user().clone(),
+            false => UserNs::default(),
+        }
+    }
     /// Told of when its mounts change.
     #[must_use]
     pub fn changed(&self) -> &Arc<Notice> {

@@ -6,9 +6,11 @@ use crate::dentry::StatFs;
 use crate::file::File;
 use crate::inode::{Inode, SetAttr};
 use crate::landlock::{Denied, FsAccess};
+use crate::locks::LockKind;
 use crate::mode::{FileType, Perm, Want, owner_or_capable};
 use crate::mount::{MountFlags, Path};
 use crate::walk::{Place, Walk};
+use crate::watch;
 use crate::{Stat, now};
 use abi::Result;
 use abi::errno::{EACCES, EBADF, EINVAL, EISDIR, ENOSYS, EOPNOTSUPP, EPERM, EROFS};
@@ -356,8 +358,12 @@ impl PathCx<'_> {
         p.want_write()?;
         self.permission(&p, Want::WRITE)?;
         inode.ext().get_write_access()?;
-        let may = self.landlock(&p, FsAccess::TRUNCATE);
-        let r = may.and_then(|()| self.change_size(&p, size));
+        let free = inode
+            .ext()
+            .break_leases(LockKind::Write, Some(self.blocker));
+        let r = free
+            .and_then(|()| self.landlock(&p, FsAccess::TRUNCATE))
+            .and_then(|()| self.change_size(&p, size));
         inode.ext().put_write_access();
         r
     }
@@ -380,13 +386,16 @@ impl PathCx<'_> {
             self.remove_privileges(p)?;
         }
         file.ops.truncate(size)?;
-        file.modified();
+        if let Some(p) = &file.path {
+            watch::happened(&p.dentry, watch::IN_MODIFY);
+        }
         Ok(())
     }
 
     /// `fallocate(2)`; the range is checked.
     pub fn fallocate(&self, file: &File, mode: i32, offset: u64, len: u64) -> Result<()> {
         file.ops.allocate(mode, offset, len)?;
+        file.modified();
         self.contents_changed(file)
     }
 

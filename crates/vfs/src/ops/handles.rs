@@ -13,6 +13,7 @@ use crate::ops::OpenHow;
 use crate::walk::Walk;
 use abi::Result;
 use abi::errno::{EOPNOTSUPP, EPERM, ESTALE};
+use std::fmt::Write;
 use std::sync::Arc;
 
 /// The type of tmpfs's handles, and of those that only tell files apart (`FILEID_INO64_GEN`).
@@ -28,10 +29,53 @@ pub enum Purpose {
 }
 
 /// A file's handle.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Handle {
     pub kind: i32,
     pub bytes: [u8; 12],
+}
+
+/// How `/proc/PID/fdinfo` tells of a watched file.
+pub struct Marked {
+    ino: u64,
+    dev: u64,
+    handle: Option<Handle>,
+}
+
+impl Marked {
+    /// May be a question to the host.
+    pub fn of(d: &Dentry) -> Result<Marked> {
+        let s = d.inode()?.stat()?;
+        Ok(Marked {
+            ino: s.ino,
+            dev: s.dev,
+            handle: Handle::fid(d),
+        })
+    }
+    /// The file's numbers.
+    #[must_use]
+    pub fn numbers(&self) -> String {
+        format!("ino:{:x} sdev:{:x}", self.ino, internal_dev(self.dev))
+    }
+    /// Its handle, with a space before it (`show_mark_fhandle`).
+    #[must_use]
+    pub fn fhandle(&self) -> String {
+        let Some(h) = self.handle else {
+            return String::new();
+        };
+        let (len, kind) = (h.bytes.len(), h.kind);
+        let mut s = format!(" fhandle-bytes:{len:x} fhandle-type:{kind:x} f_handle:");
+        for b in h.bytes {
+            let _ = write!(s, "{b:02x}");
+        }
+        s
+    }
+}
+
+/// A device's number as the kernel has it inside (`MKDEV`).
+#[must_use]
+pub fn internal_dev(dev: u64) -> u64 {
+    u64::from(crate::major(dev)) << 20 | u64::from(crate::minor(dev))
 }
 
 impl Handle {
@@ -50,6 +94,15 @@ impl Handle {
         Handle {
             kind: NUMBER_ONLY,
             bytes,
+        }
+    }
+    /// That tells a file from others: of `AT_HANDLE_FID`.
+    #[must_use]
+    pub fn fid(d: &Dentry) -> Option<Handle> {
+        let inode = d.inode().ok()?;
+        match d.sb().fs.handle(&**inode) {
+            Some(n) => Some(Handle::of_number(n)),
+            None => Some(Handle::to_compare(inode.stat().ok()?.ino)),
         }
     }
     /// The number in a handle of [`Handle::of_number`]. Linux's tmpfs does not look at the type.

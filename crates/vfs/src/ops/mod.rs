@@ -1,6 +1,7 @@
 //! What system calls are made of: the methods of [`PathCx`](crate::PathCx), one file a family.
 
 mod attr;
+mod counts;
 mod fs_config;
 mod handles;
 mod landlock;
@@ -15,12 +16,13 @@ mod tree_file;
 mod xattr;
 
 pub use attr::{UtimeArg, fstat, fstatfs, stat_path, statfs_path};
+pub use counts::ExecGuard;
 pub use fs_config::{Exclusive, FsConfig};
-pub use handles::{Handle, Purpose};
+pub use handles::{Handle, Marked, Purpose, internal_dev};
 pub use landlock::allow_beneath;
 pub use mount_api::{Target, attr_change, fsmount_flags};
 pub use mounts::MountArgs;
-pub use open::{ExecGuard, OpenHow, PathOnly};
+pub use open::{OpenHow, PathOnly};
 pub use record_locks::Wait;
 pub use tree_file::TreeFile;
 pub use xattr::XattrOf;
@@ -53,12 +55,9 @@ impl PathCx<'_> {
     /// Changes attributes that were checked, and tells the watchers.
     fn set_attr(&self, p: &Path, a: &SetAttr) -> Result<()> {
         p.inode()?.set_attr(&self.caller, a)?;
-        let mask = if a.size.is_some() {
-            watch::IN_MODIFY
-        } else {
-            watch::IN_ATTRIB
-        };
-        watch::happened(&p.dentry, mask);
+        if let Some(mask) = told(a) {
+            watch::happened(&p.dentry, mask);
+        }
         Ok(())
     }
 
@@ -179,6 +178,25 @@ impl PathCx<'_> {
         };
         new_node(&**dir.inode()?, self.cred(), mode, kind)
     }
+}
+
+/// What those who watch hear of a change of attributes (`fsnotify_change`).
+fn told(a: &SetAttr) -> Option<u32> {
+    let owner = a.uid.is_some() || a.gid.is_some() || a.mode.is_some();
+    let times = match (a.atime, a.mtime) {
+        (None, None) => 0,
+        (Some(_), Some(_)) => watch::IN_ATTRIB,
+        (Some(_), None) => watch::IN_ACCESS,
+        (None, Some(_)) => watch::IN_MODIFY,
+    };
+    let size = if a.size.is_some() {
+        watch::IN_MODIFY
+    } else {
+        0
+    };
+    let owner = if owner { watch::IN_ATTRIB } else { 0 };
+    // (None by a chown(2) that changes nothing.)
+    Some(times | size | owner).filter(|mask| *mask != 0)
 }
 
 /// Whether what is removed must be a directory, or must not be one.

@@ -166,7 +166,7 @@ impl PathCx<'_> {
             .map_err(|e| self.not_made(&dir, &name, e))?;
         nameless.store(false, Ordering::Relaxed);
         let made = dir.dentry.attach(&name, Some(inode.clone()));
-        watch::happened(&source.dentry, watch::IN_ATTRIB);
+        watch::changed(&source.dentry, watch::IN_ATTRIB);
         watch::created(&dir.dentry, &made);
         Ok(())
     }

@@ -1,12 +1,14 @@
 //! open(2), openat2(2), opening for execve(2), and bound sockets.
 
+use super::counts::{ExecGuard, ReadAccess, WriteAccess};
 use crate::context::{At, PathCx};
 use crate::file::{
-    File, FileOps, O_ACCMODE, O_CREAT, O_DIRECTORY, O_EXCL, O_NOATIME, O_NOFOLLOW, O_PATH,
-    O_RDONLY, O_RDWR, O_TMPFILE, O_TRUNC, O_WRONLY,
+    File, FileOps, O_ACCMODE, O_CREAT, O_DIRECTORY, O_EXCL, O_NOATIME, O_NOFOLLOW, O_NONBLOCK,
+    O_PATH, O_RDONLY, O_RDWR, O_TMPFILE, O_TRUNC, O_WRONLY,
 };
 use crate::inode::{Inode, NewNode};
 use crate::landlock::{Denied, FsAccess};
+use crate::locks::LockKind;
 use crate::mode::{FileType, Want, owner_or_capable};
 use crate::mount::{MountFlags, Path};
 use crate::vfs::DeviceOpen;
@@ -287,7 +289,7 @@ impl PathCx<'_> {
         let denied =
             self.landlock_open(&p, FileType::Regular, asked(FileType::Regular, how.flags))?;
         let ops = p.inode()?.clone().open(&self.caller, how.flags)?;
-        watch::happened(&p.dentry, watch::IN_OPEN);
+        watch::used(&p, watch::IN_OPEN);
         let file = File::new(ops, how.flags, Some(p), self.cred().clone());
         file.set_denied(denied);
         Ok(file)
@@ -365,9 +367,14 @@ impl PathCx<'_> {
         if writes && !kind.is_special() {
             p.want_write()?;
         }
-        let counted = kind == FileType::Regular && flags & O_ACCMODE != O_RDONLY;
+        let regular = kind == FileType::Regular;
+        let counted = regular && flags & O_ACCMODE != O_RDONLY;
         let guard = counted.then(|| WriteAccess::new(&inode)).transpose()?;
+        let reader = (regular && !counted).then(|| ReadAccess::new(&inode));
         let denied = self.landlock_open(&p, kind, asked(kind, flags))?;
+        let asks = p.mnt.sb().may_be_forbidden();
+        watch::may(&p, watch::FAN_OPEN_PERM, self.blocker)?;
+        self.break_leases(&inode, flags)?;
         if flags & O_TRUNC != 0 {
             if denied.contains(Denied::TRUNCATE) {
                 return Err(EACCES);
@@ -385,14 +392,62 @@ impl PathCx<'_> {
         if let Some(g) = guard {
             g.give_to(&file);
         }
+        if let Some(r) = reader {
+            r.give_to(&file);
+        }
+        if asks {
+            file.set_asks();
+        }
         if let Some(p) = &file.path {
             // Whoever makes it read-only meanwhile sees this writer, or is seen.
             if counted {
                 p.want_write()?;
             }
-            watch::happened(&p.dentry, watch::IN_OPEN);
+            watch::used(p, watch::IN_OPEN);
         }
         Ok(file)
+    }
+
+    /// Opens what something has happened to, for one who watches (`dentry_open_nonotify`): no
+    /// rights to it are needed but those of the reader's Landlock domain, and nobody hears of it.
+    pub fn open_watched(&self, p: Path, flags: u32) -> Result<Arc<File>> {
+        let inode = p.inode()?.clone();
+        let counted = inode.file_type() == FileType::Regular && flags & O_ACCMODE != O_RDONLY;
+        let guard = counted.then(|| WriteAccess::new(&inode)).transpose()?;
+        if counted {
+            p.want_write()?;
+        }
+        let reader = (!counted).then(|| ReadAccess::new(&inode));
+        let kind = inode.file_type();
+        let denied = self.landlock_open(&p, kind, asked(kind, flags))?;
+        self.break_leases(&inode, flags)?;
+        let ops = self.open_inode(&p, inode, flags)?;
+        let file = File::new(ops, flags, Some(p), self.cred().clone());
+        file.set_denied(denied);
+        file.set_quiet();
+        file.show_cloexec(flags);
+        if let Some(g) = guard {
+            g.give_to(&file);
+        }
+        if let Some(r) = reader {
+            r.give_to(&file);
+        }
+        match &file.path {
+            // Whoever makes it read-only meanwhile sees this writer, or is seen.
+            Some(p) if counted => p.want_write()?,
+            _ => {}
+        }
+        Ok(file)
+    }
+
+    /// Before a file is opened, by who is counted: waits for those that must know it before.
+    fn break_leases(&self, inode: &Arc<dyn Inode>, flags: u32) -> Result<()> {
+        let want = match flags & O_ACCMODE {
+            O_RDONLY => LockKind::Read,
+            _ => LockKind::Write,
+        };
+        let blocker = (flags & O_NONBLOCK == 0).then_some(self.blocker);
+        inode.ext().break_leases(want, blocker)
     }
 
     fn open_inode(&self, p: &Path, inode: Arc<dyn Inode>, flags: u32) -> Result<Arc<dyn FileOps>> {
@@ -418,11 +473,11 @@ impl PathCx<'_> {
         }
     }
 
-    /// Opens a program or its interpreter for execve(2) (`do_open_execat`): a regular file with a
-    /// right to execute it, on a mount that allows it. The guard keeps writers out while it lives.
-    pub fn open_exec(&self, at: &At, path: &[u8], flags: Walk) -> Result<(Arc<File>, ExecGuard)> {
+    /// Finds a program or its interpreter for execve(2): a regular file with a right to execute it,
+    /// on a mount that allows it.
+    pub fn find_exec(&self, at: &At, path: &[u8], flags: Walk) -> Result<Path> {
         let p = self.resolve(at, path, flags | Walk::READS)?;
-        let inode = p.inode()?.clone();
+        let inode = p.inode()?;
         match inode.file_type() {
             FileType::Regular => {}
             FileType::Symlink => return Err(ELOOP),
@@ -432,12 +487,31 @@ impl PathCx<'_> {
             return Err(EACCES);
         }
         inode.permission(&self.caller, Want::EXEC)?;
+        Ok(p)
+    }
+
+    /// Opens it (`do_open_execat`). The guard keeps writers out while it lives.
+    pub fn open_exec(&self, at: &At, path: &[u8], flags: Walk) -> Result<(Arc<File>, ExecGuard)> {
+        let p = self.find_exec(at, path, flags)?;
+        let inode = p.inode()?.clone();
         let run = FsAccess::READ_FILE | FsAccess::EXECUTE;
         let denied = self.landlock_open(&p, FileType::Regular, run)?;
+        let reader = ReadAccess::new(&inode);
+        let asks = p.mnt.sb().may_be_forbidden();
+        watch::may(&p, watch::FAN_OPEN_EXEC_PERM, self.blocker)?;
+        watch::may(&p, watch::FAN_OPEN_PERM, self.blocker)?;
+        self.break_leases(&inode, O_RDONLY)?;
         let guard = ExecGuard::new(&inode)?;
         let ops = inode.open(&self.caller, O_RDONLY)?;
         let file = File::new(ops, O_RDONLY, Some(p), self.cred().clone());
         file.set_denied(denied);
+        reader.give_to(&file);
+        if asks {
+            file.set_asks();
+        }
+        if let Some(p) = &file.path {
+            watch::used(p, watch::IN_OPEN | watch::FAN_OPEN_EXEC);
+        }
         Ok((file, guard))
     }
 
@@ -464,52 +538,6 @@ impl PathCx<'_> {
             return Err(ECONNREFUSED);
         }
         inode.ext().socket.any().ok_or(ECONNREFUSED)
-    }
-}
-
-/// A count in `InodeExt::writers`, until a [`File`] takes it over.
-struct WriteAccess(Option<Arc<dyn Inode>>);
-
-impl WriteAccess {
-    fn new(inode: &Arc<dyn Inode>) -> Result<WriteAccess> {
-        inode.ext().get_write_access()?;
-        Ok(WriteAccess(Some(inode.clone())))
-    }
-    fn give_to(mut self, file: &File) {
-        self.0 = None;
-        file.holds_write_access();
-    }
-}
-
-impl Drop for WriteAccess {
-    fn drop(&mut self) {
-        if let Some(i) = &self.0 {
-            i.ext().put_write_access();
-        }
-    }
-}
-
-/// Keeps a running program's file from being written (`deny_write_access`).
-pub struct ExecGuard(Arc<dyn Inode>);
-
-impl ExecGuard {
-    fn new(inode: &Arc<dyn Inode>) -> Result<ExecGuard> {
-        inode.ext().deny_write_access()?;
-        Ok(ExecGuard(inode.clone()))
-    }
-}
-
-impl Clone for ExecGuard {
-    fn clone(&self) -> Self {
-        // Already denied, so it cannot fail.
-        let _ = self.0.ext().deny_write_access();
-        ExecGuard(self.0.clone())
-    }
-}
-
-impl Drop for ExecGuard {
-    fn drop(&mut self) {
-        self.0.ext().allow_write_access();
     }
 }
 

@@ -21,11 +21,22 @@ fn locks(file: &File) -> Result<&FileLocks> {
     Ok(path.inode()?.ext().locks())
 }
 
+/// It is to have one, which `/proc/locks` shows.
+fn list(file: &File) {
+    if let Some(Ok(inode)) = file.path.as_ref().map(crate::Path::inode) {
+        crate::locks::list(inode);
+    }
+}
+
 impl PathCx<'_> {
-    /// `flock(2)`: `None` unlocks.
-    pub fn flock(&self, file: &File, kind: Option<LockKind>, wait: Wait) -> Result<()> {
+    /// `flock(2)`: `None` unlocks. `pid` is the caller's process.
+    pub fn flock(&self, file: &File, kind: Option<LockKind>, pid: i32, wait: Wait) -> Result<()> {
         let blocker = (wait == Wait::Yes).then_some(self.blocker);
-        locks(file)?.flock(file.id, kind, blocker)
+        let locks = locks(file)?;
+        if kind.is_some() {
+            list(file);
+        }
+        locks.flock(file.id, kind, pid, blocker)
     }
     /// `F_GETLK`, `F_OFD_GETLK`.
     pub fn get_lock(
@@ -55,6 +66,7 @@ impl PathCx<'_> {
             Some(LockKind::Write) if !file.writable() => Err(EBADF),
             Some(k) => {
                 self.cred().may_take_more(ENOLCK)?;
+                list(file);
                 let user = self.cred().ucounts();
                 if wait == Wait::No {
                     return l.lock(owner, k, range, pid, user);

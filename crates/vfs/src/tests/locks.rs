@@ -53,11 +53,11 @@ fn any_close_releases_posix_locks_and_the_last_one_the_others() {
         Err(EAGAIN)
     );
     c.set_lock(&h, of, w, range(0, 0), -1, Wait::No).unwrap();
-    c.flock(&h, w, Wait::No).unwrap();
-    assert_eq!(c.flock(&f, Some(LockKind::Read), Wait::No), Err(EAGAIN));
+    c.flock(&h, w, 1, Wait::No).unwrap();
+    assert_eq!(c.flock(&f, Some(LockKind::Read), 1, Wait::No), Err(EAGAIN));
     drop(h);
-    c.flock(&f, Some(LockKind::Read), Wait::No).unwrap();
-    c.flock(&g, Some(LockKind::Read), Wait::No).unwrap();
+    c.flock(&f, Some(LockKind::Read), 1, Wait::No).unwrap();
+    c.flock(&g, Some(LockKind::Read), 1, Wait::No).unwrap();
     assert_eq!(c.get_lock(&g, pb, LockKind::Write, range(0, 10)), Ok(None));
     let ro = r.open("/f", O_RDONLY).unwrap();
     assert_eq!(c.set_lock(&ro, pa, w, range(0, 0), 1, Wait::No), Err(EBADF));
@@ -126,4 +126,66 @@ proptest! {
             }
         }
     }
+}
+
+/// Counts what a holder is told.
+#[derive(Default)]
+struct Told(std::sync::atomic::AtomicU32);
+
+impl crate::sigio::Messenger for Told {
+    fn message(self: Arc<Self>) {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn leases_are_broken_and_taken_in_time() {
+    use std::sync::atomic::Ordering::SeqCst;
+    let r = Rig::new();
+    r.put("/f", b"text").unwrap();
+    let cred = Credentials::root();
+    let told = Arc::new(Told::default());
+    let f = r.open("/f", O_RDONLY).unwrap();
+    let take = |kind| {
+        let asker = crate::leases::Asker {
+            pid: 7,
+            owner: crate::sigio::Owner::default(),
+            messenger: told.clone(),
+            cred: &cred,
+        };
+        f.set_lease(kind, asker)
+    };
+    let nonblocking = |flags| r.open("/f", flags | O_NONBLOCK).map(|_| ());
+    assert_eq!(take(None), Err(EAGAIN));
+    take(Some(LockKind::Write)).unwrap();
+    assert_eq!(nonblocking(O_RDONLY), Err(EAGAIN));
+    assert_eq!(nonblocking(O_RDONLY), Err(EAGAIN));
+    assert_eq!((told.0.load(SeqCst), f.lease()), (1, Some(LockKind::Read)));
+    take(Some(LockKind::Read)).unwrap();
+    assert_eq!(nonblocking(O_RDONLY), Ok(()));
+    assert_eq!(nonblocking(O_WRONLY), Err(EAGAIN));
+    assert_eq!((told.0.load(SeqCst), f.lease()), (2, None));
+    let shown = f
+        .path
+        .as_ref()
+        .unwrap()
+        .inode()
+        .unwrap()
+        .ext()
+        .shown_leases();
+    assert!(shown.iter().all(|s| s.breaking && s.pid == 7) && shown.len() == 1);
+    take(None).unwrap();
+    assert_eq!(nonblocking(O_WRONLY), Ok(()));
+    // Its holder does not give it up: it is taken.
+    crate::leases::BREAK_TIME.store(1, SeqCst);
+    take(Some(LockKind::Read)).unwrap();
+    let start = std::time::Instant::now();
+    let w = r.open("/f", O_WRONLY).unwrap();
+    crate::leases::BREAK_TIME.store(45, SeqCst);
+    assert!(start.elapsed() >= Duration::from_millis(900));
+    assert_eq!((take(None), f.lease()), (Err(EAGAIN), None));
+    drop(w);
+    take(Some(LockKind::Write)).unwrap();
+    drop(f);
+    assert_eq!(nonblocking(O_RDWR), Ok(()));
 }

@@ -69,7 +69,10 @@ const BUILT_IN: &[&str] = &[
     // Files.
     "FILE_LOCKING",
     "FHANDLE",
+    "DNOTIFY",
     "INOTIFY_USER",
+    "FANOTIFY",
+    "FANOTIFY_ACCESS_PERMISSIONS",
     "QUOTA",
     "QUOTACTL",
     "PROC_FS",

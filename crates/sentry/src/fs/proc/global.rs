@@ -127,6 +127,7 @@ pub fn files(k: &Arc<Kernel>, c: &Arc<Container>) -> StaticDir {
         .dir("pressure", pressure(c))
         .file("keys", KeyFile(|a| a.show_keys()))
         .file("key-users", KeyFile(|a| a.show_users()))
+        .file("locks", super::locks::Locks)
         .text("modules", "")
         .link("mounts", "self/mounts")
         .link("net", "self/net")

@@ -480,6 +480,9 @@ fn fs(k: &Arc<Kernel>, ns: &NsProxy, c: &Container) -> StaticDir {
             "file-nr",
             text(k, |_| format!("{}\t0\t1048576\n", vfs::file::open_files())),
         )
+        .file("dir-notify-enable", Own(&vfs::dnotify::ENABLED))
+        .file("lease-break-time", Own(&vfs::leases::BREAK_TIME))
+        .file("leases-enable", Own(&vfs::leases::ENABLED))
         .file("nr_open", Constant::kept("1048576\n"))
         .file("overflowgid", Constant::kept("65534\n"))
         .file("overflowuid", Constant::kept("65534\n"))
@@ -489,6 +492,13 @@ fn fs(k: &Arc<Kernel>, ns: &NsProxy, c: &Container) -> StaticDir {
         .dir(
             "epoll",
             StaticDir::new().file("max_user_watches", UserLimit(Kind::EpollWatches)),
+        )
+        .dir(
+            "fanotify",
+            StaticDir::new()
+                .file("max_queued_events", Own(&ipc::fanotify::MAX_QUEUED))
+                .file("max_user_groups", UserLimit(Kind::FanotifyGroups))
+                .file("max_user_marks", UserLimit(Kind::FanotifyMarks)),
         )
         .dir(
             "inotify",
@@ -545,6 +555,8 @@ fn user() -> StaticDir {
     StaticDir::new()
         .file("max_cgroup_namespaces", UserLimit(Kind::CgroupNamespaces))
         .file("max_time_namespaces", UserLimit(Kind::TimeNamespaces))
+        .file("max_fanotify_groups", UserLimit(Kind::FanotifyGroups))
+        .file("max_fanotify_marks", UserLimit(Kind::FanotifyMarks))
         .file("max_inotify_instances", UserLimit(Kind::InotifyInstances))
         .file("max_inotify_watches", UserLimit(Kind::InotifyWatches))
         .file("max_ipc_namespaces", UserLimit(Kind::IpcNamespaces))

@@ -6,13 +6,10 @@ use crate::Stat;
 use crate::caller::Caller;
 use crate::context::{At, PathCx};
 use crate::cred::Credentials;
-use crate::file::{
-    BufSink, BufSource, File, FileOps, O_ACCMODE, O_CREAT, O_EXCL, O_RDONLY, O_WRONLY,
-};
+use crate::file::{BufSink, BufSource, File, FileOps, O_ACCMODE, O_RDONLY, O_WRONLY};
 use crate::inode::{Inode, InodeExt, NewNode, RenameFlags, SetAttr, downcast_arc};
 use crate::mode::FileType;
 use crate::mount::Path;
-use crate::ops::OpenHow;
 use abi::Result;
 use abi::errno::{EINVAL, EIO, ENODATA, ENOENT, ENOTDIR, ENOTEMPTY, EOVERFLOW, EROFS, EXDEV};
 use abi::linux::{AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW};
@@ -44,6 +41,15 @@ pub(super) struct Entry {
     pub name: Vec<u8>,
     pub ino: u64,
     pub kind: u8,
+}
+
+/// Opens a layer's file for the overlay itself, which holds locks: it waits for nobody's lease or
+/// permission, and nobody hears of it.
+fn open_layer(cx: &PathCx<'_>, p: Path, flags: u32) -> Result<Arc<File>> {
+    let ops = p.inode()?.clone().open(&cx.caller, flags)?;
+    let file = File::new(ops, flags, Some(p), cx.cred().clone());
+    file.set_quiet();
+    Ok(file)
 }
 
 impl OverlayNode {
@@ -208,10 +214,9 @@ impl OverlayNode {
                 cx.mkdir(at, name, 0o700)?;
             }
             FileType::Regular => {
-                let how = OpenHow::new(O_CREAT | O_EXCL | O_WRONLY, 0o600);
-                let to = cx.open(at, name, how)?;
-                let ops = from.clone().open(&cx.caller, O_RDONLY)?;
-                let file = File::new(ops, O_RDONLY, Some(lower.clone()), cx.cred().clone());
+                let to = cx.mknod(at, name, FileType::Regular.bits() | 0o600, 0)?;
+                let to = open_layer(cx, to, O_WRONLY)?;
+                let file = open_layer(cx, lower.clone(), O_RDONLY)?;
                 let mut buf = vec![0u8; CHUNK.min((s.size as usize).max(4096))];
                 let mut done = 0u64;
                 loop {
@@ -456,8 +461,8 @@ impl Inode for OverlayNode {
     }
     fn create(&self, _: &Caller<'_>, name: &[u8], new: NewNode) -> Result<Arc<dyn Inode>> {
         self.add(name, FileType::Regular, new, |cx, at| {
-            let how = OpenHow::new(O_CREAT | O_EXCL | O_RDONLY, new.mode);
-            cx.open(at, name, how).map(|_| ())
+            let mode = FileType::Regular.bits() | new.mode;
+            cx.mknod(at, name, mode, 0).map(|_| ())
         })
     }
     fn mkdir(&self, _: &Caller<'_>, name: &[u8], new: NewNode) -> Result<Arc<dyn Inode>> {

@@ -1,0 +1,354 @@
+//! Telling those who watch files (`inotify(7)`, [`crate::dnotify`], `fanotify(7)`): Linux's
+//! fsnotify.
+//!
+//! An inode holds at most one [`Watchers`], made when someone first watches it. Mounts and file
+//! systems may be watched as a whole, by [`marks`]. Nobody watching anything on a file system costs
+//! one atomic load an operation.
+
+pub mod marks;
+
+use crate::dentry::Dentry;
+use crate::dnotify::Notices;
+use crate::file::File;
+use crate::inode::{Inode, Watcher};
+use crate::mode::FileType;
+use crate::mount::{Mount, Path};
+use abi::Result;
+use marks::Marks;
+use std::any::Any;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use wait::Blocker;
+
+pub const IN_ACCESS: u32 = 0x1;
+pub const IN_MODIFY: u32 = 0x2;
+pub const IN_ATTRIB: u32 = 0x4;
+pub const IN_CLOSE_WRITE: u32 = 0x8;
+pub const IN_CLOSE_NOWRITE: u32 = 0x10;
+pub const IN_OPEN: u32 = 0x20;
+pub const IN_MOVED_FROM: u32 = 0x40;
+pub const IN_MOVED_TO: u32 = 0x80;
+pub const IN_CREATE: u32 = 0x100;
+pub const IN_DELETE: u32 = 0x200;
+pub const IN_DELETE_SELF: u32 = 0x400;
+pub const IN_MOVE_SELF: u32 = 0x800;
+pub(crate) const IN_ISDIR: u32 = 0x4000_0000;
+/// Of a file that has lost its name there; some do not want to hear of it.
+pub const IN_EXCL_UNLINK: u32 = 0x0400_0000;
+/// A program was opened to be run (fanotify's).
+pub const FAN_OPEN_EXEC: u32 = 0x1000;
+/// A name left the directory for another (fanotify's, dnotify's).
+pub const FS_RENAME: u32 = 0x1000_0000;
+/// Who has marked may forbid it: opening, reading, opening to run.
+pub const FAN_OPEN_PERM: u32 = 0x1_0000;
+pub const FAN_ACCESS_PERM: u32 = 0x2_0000;
+pub const FAN_OPEN_EXEC_PERM: u32 = 0x4_0000;
+
+/// A watched file stays in memory as long as there is one of these, and so do its watches. Dropped
+/// without locks: it may be what keeps the file. By default of no file.
+#[derive(Default)]
+pub struct Watched(Weak<Dentry>);
+
+impl Watched {
+    /// The file.
+    #[must_use]
+    pub fn file(&self) -> Option<Arc<Dentry>> {
+        self.0.upgrade()
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if let Some(d) = self.0.upgrade() {
+            d.sb().drop_watched(&d);
+        }
+    }
+}
+
+/// Who watches one file.
+#[derive(Default)]
+pub struct Watchers {
+    /// Made when the first such does.
+    inotify: OnceLock<Arc<dyn Watcher>>,
+    pub(crate) notices: Notices,
+    pub(crate) marks: Arc<Marks>,
+}
+
+impl Watcher for Watchers {
+    fn event(&self, mask: u32, cookie: u32, name: &[u8]) {
+        const OTHERS: u32 = FS_RENAME | FAN_OPEN_EXEC;
+        let only_others = mask & !(IN_ISDIR | IN_EXCL_UNLINK) & !OTHERS == 0;
+        if let Some(w) = self.inotify.get().filter(|_| !only_others) {
+            w.event(mask & !OTHERS, cookie, name);
+        }
+        self.notices.event(mask, name);
+    }
+    fn end(&self) {
+        if let Some(w) = self.inotify.get() {
+            w.end();
+        }
+        self.marks.end();
+    }
+}
+
+/// The watchers of an inode, made if there are none.
+fn watchers_of(inode: &Arc<dyn Inode>) -> Arc<Watchers> {
+    let w = inode.ext().watchers.get_or_init(Arc::default).clone();
+    inode.is_watched_by(&(w.clone() as Arc<dyn Watcher>));
+    w
+}
+
+/// What keeps the file at `p` for a watch.
+fn keep(p: &Path) -> Watched {
+    p.mnt.sb().keep_watched(&p.dentry);
+    Watched(Arc::downgrade(&p.dentry))
+}
+
+/// The watchers of the file at `p`, and what keeps the file for the watch that is to come.
+pub(crate) fn watchers(p: &Path) -> Result<(Arc<Watchers>, Watched)> {
+    Ok((watchers_of(p.inode()?), keep(p)))
+}
+
+/// inotify's watcher of the file at `p`, made by `make` if it has none, and what keeps the file for
+/// the watch that is to come.
+pub fn watcher<T: Watcher>(
+    p: &Path,
+    make: impl FnOnce() -> Arc<T>,
+) -> Result<Option<(Arc<T>, Watched)>> {
+    let (all, kept) = watchers(p)?;
+    let w = all.inotify.get_or_init(|| make()).clone();
+    let any: Arc<dyn Any + Send + Sync> = w;
+    Ok(any.downcast().ok().map(|w| (w, kept)))
+}
+
+/// What happened.
+#[derive(Clone, Copy)]
+pub struct Happening<'a> {
+    /// IN_ISDIR where it happened to a directory.
+    pub mask: u32,
+    /// To which file.
+    pub what: &'a Arc<Dentry>,
+    /// The directory in which, and the name there: of a change of names that directory, else the
+    /// one that the file is in.
+    pub dir: Option<(&'a Arc<Dentry>, &'a [u8])>,
+    /// Of a rename, where it went.
+    pub to: Option<(&'a Arc<Dentry>, &'a [u8])>,
+    /// By which mount. Changes of attributes and names do not know.
+    pub mnt: Option<&'a Arc<Mount>>,
+}
+
+impl<'a> Happening<'a> {
+    const fn to(what: &'a Arc<Dentry>, mask: u32) -> Happening<'a> {
+        Happening {
+            mask,
+            what,
+            dir: None,
+            to: None,
+            mnt: None,
+        }
+    }
+    /// Whether it is a change of a directory's names.
+    #[must_use]
+    pub const fn is_dirent(&self) -> bool {
+        const DIRENT: u32 = IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | FS_RENAME;
+        self.mask & DIRENT != 0
+    }
+    #[must_use]
+    pub const fn is_to_dir(&self) -> bool {
+        self.mask & IN_ISDIR != 0
+    }
+    fn tell(&self) {
+        marks::tell(self);
+    }
+}
+
+fn tell(d: &Dentry, mask: u32, cookie: u32, name: &[u8]) {
+    if let Ok(i) = d.inode()
+        && let Some(w) = i.ext().watchers.get()
+    {
+        w.event(mask, cookie, name);
+    }
+}
+
+fn dir_bit(d: &Dentry) -> u32 {
+    if d.file_type() == Some(FileType::Directory) {
+        IN_ISDIR
+    } else {
+        0
+    }
+}
+
+/// `d` was changed or used: tells those who watch it, and those who watch its directory.
+pub(crate) fn happened(d: &Arc<Dentry>, mask: u32) {
+    happened_by(d, None, mask);
+}
+
+/// The same of what was done by an open file, or an opening.
+pub(crate) fn used(p: &Path, mask: u32) {
+    happened_by(&p.dentry, Some(&p.mnt), mask);
+}
+
+fn happened_by(d: &Arc<Dentry>, mnt: Option<&Arc<Mount>>, mask: u32) {
+    if !d.sb().is_watched() {
+        return;
+    }
+    let mask = mask | dir_bit(d);
+    let parent = d.parent();
+    let name = d.name();
+    if let Some(parent) = parent.as_ref() {
+        let gone = if d.is_unhashed() { IN_EXCL_UNLINK } else { 0 };
+        tell(parent, mask | gone, 0, &name);
+    }
+    tell(d, mask, 0, b"");
+    Happening {
+        dir: parent.as_ref().map(|p| (p, &*name)),
+        mnt,
+        ..Happening::to(d, mask)
+    }
+    .tell();
+}
+
+/// The file itself was changed, whatever its names.
+pub(crate) fn changed(d: &Arc<Dentry>, mask: u32) {
+    if d.sb().is_watched() {
+        tell(d, mask, 0, b"");
+        Happening::to(d, mask).tell();
+    }
+}
+
+/// A change of names in `dir`.
+fn names(dir: &Arc<Dentry>, child: &Arc<Dentry>, name: &[u8], mask: u32, cookie: u32) {
+    let mask = mask | dir_bit(child);
+    tell(dir, mask, cookie, name);
+    Happening {
+        dir: Some((dir, name)),
+        ..Happening::to(child, mask)
+    }
+    .tell();
+}
+
+/// A name was made in `dir`.
+pub(crate) fn created(dir: &Arc<Dentry>, child: &Arc<Dentry>) {
+    if dir.sb().is_watched() {
+        names(dir, child, &child.name(), IN_CREATE, 0);
+    }
+}
+
+/// `child` was removed from `dir`.
+pub(crate) fn removed(dir: &Arc<Dentry>, child: &Arc<Dentry>) {
+    if !dir.sb().is_watched() {
+        return;
+    }
+    // One link less: the file's own watchers hear it first.
+    if child.file_type() != Some(FileType::Directory) {
+        changed(child, IN_ATTRIB);
+    }
+    names(dir, child, &child.name(), IN_DELETE, 0);
+    gone(child);
+}
+
+/// A name of `child` went; the last one ends its watches.
+fn gone(child: &Arc<Dentry>) {
+    let Ok(inode) = child.inode() else { return };
+    let watchers = inode.ext().watchers.get();
+    // (How many names are left may be a question to the host.)
+    if watchers.is_none() && !marks::of_file_system_want(child, IN_DELETE_SELF) {
+        return;
+    }
+    if inode
+        .stat()
+        .is_ok_and(|s| s.nlink > 0 && inode.file_type() != FileType::Directory)
+    {
+        return;
+    }
+    Happening::to(child, IN_DELETE_SELF | dir_bit(child)).tell();
+    if let Some(w) = watchers {
+        w.event(IN_DELETE_SELF, 0, b"");
+        w.end();
+    }
+}
+
+static NEXT_COOKIE: AtomicU32 = AtomicU32::new(1);
+
+/// `child` moved from `old` in `from` to where it is now, over `target`.
+pub(crate) fn moved(
+    from: &Arc<Dentry>,
+    old: &[u8],
+    to: &Arc<Dentry>,
+    child: &Arc<Dentry>,
+    target: Option<&Arc<Dentry>>,
+) {
+    if !from.sb().is_watched() {
+        return;
+    }
+    let cookie = NEXT_COOKIE.fetch_add(1, Ordering::Relaxed);
+    let (dir, new) = (dir_bit(child), child.name());
+    if Arc::ptr_eq(from, to) {
+        tell(from, FS_RENAME | dir, 0, old);
+    }
+    Happening {
+        dir: Some((from, old)),
+        to: Some((to, &new)),
+        ..Happening::to(child, FS_RENAME | dir)
+    }
+    .tell();
+    names(from, child, old, IN_MOVED_FROM, cookie);
+    names(to, child, &new, IN_MOVED_TO, cookie);
+    // IN_ISDIR does not go with what happens to a directory itself being moved.
+    tell(child, IN_MOVE_SELF, 0, b"");
+    Happening::to(child, IN_MOVE_SELF | dir).tell();
+    if let Some(t) = target {
+        if t.file_type() != Some(FileType::Directory) {
+            changed(t, IN_ATTRIB);
+        }
+        gone(t);
+    }
+}
+
+/// Asks those who may forbid it, one after the other; the caller holds no lock, and waits as only
+/// its end ends it.
+pub(crate) fn may(p: &Path, mask: u32, blocker: &dyn Blocker) -> Result<()> {
+    if !p.mnt.sb().may_be_forbidden() {
+        return Ok(());
+    }
+    let (parent, name) = (p.dentry.parent(), p.dentry.name());
+    let h = Happening {
+        dir: parent.as_ref().map(|d| (d, &*name)),
+        mnt: Some(&p.mnt),
+        ..Happening::to(&p.dentry, mask | dir_bit(&p.dentry))
+    };
+    marks::ask(&h, blocker)
+}
+
+impl File {
+    fn happened(&self, mask: u32) {
+        if let Some(p) = &self.path
+            && self.flags() & crate::file::O_PATH == 0
+            && !self.is_quiet()
+        {
+            used(p, mask);
+        }
+    }
+    /// Something was read: for those who read through `ops` themselves (pread).
+    pub fn accessed(&self) {
+        self.happened(IN_ACCESS);
+    }
+    /// Something was written.
+    pub fn modified(&self) {
+        self.happened(IN_MODIFY);
+    }
+    pub(crate) fn closed(&self) {
+        self.happened(if self.writable() {
+            IN_CLOSE_WRITE
+        } else {
+            IN_CLOSE_NOWRITE
+        });
+    }
+    /// Before something is read of it, by a caller that holds no lock.
+    pub fn may_read(&self, blocker: &dyn Blocker) -> Result<()> {
+        match &self.path {
+            Some(p) if self.asks_before_reads() => may(p, FAN_ACCESS_PERM, blocker),
+            _ => Ok(()),
+        }
+    }
+}
