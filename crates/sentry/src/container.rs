@@ -17,12 +17,15 @@
 //! - A program of `exec` runs only when its asker, who has been told its process, says so. Until
 //!   then it is in `waiting`, which takes none once the container has ended. No lock is taken under
 //!   that of `waiting`.
+//! - Until it is ready, application code can hold it up (`FAN_OPEN_EXEC_PERM`, a lease): it is in
+//!   `making`, and is killed there when its asker gives it up.
 
 pub mod log;
 pub(crate) mod replacement;
 pub mod shortage;
 
 use self::shortage::Shortage;
+use crate::Task;
 use crate::ns::NsProxy;
 use crate::task::launch::Launch;
 use crate::task::quota::{OF_CONTAINER, TASKS_MAX};
@@ -35,7 +38,7 @@ use parking_lot::Mutex;
 use seccomp::bpf::Insn;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use tty::Devpts;
 use vfs::MountNamespace;
@@ -48,6 +51,37 @@ pub trait Console: Send + Sync {
 
 /// A terminal that is joined to the host's.
 type Joined = (Arc<dyn Console>, Arc<tty::Master>);
+
+/// How far a program of `exec` is that is not ready.
+enum Making {
+    Asked,
+    Made(Weak<Task>),
+    GivenUp,
+}
+
+/// A program of `exec` that is being made ready.
+pub(crate) struct Asked {
+    container: Arc<Container>,
+    number: u32,
+}
+
+impl Asked {
+    /// It has a task; whether it is still wanted.
+    pub(crate) fn made(&self, t: &Arc<Task>) -> bool {
+        match self.container.making.lock().get_mut(&self.number) {
+            Some(m @ Making::Asked) => *m = Making::Made(Arc::downgrade(t)),
+            _ => return false,
+        }
+        true
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        let gone = self.container.making.lock().remove(&self.number);
+        drop(gone);
+    }
+}
 
 /// A container.
 pub struct Container {
@@ -72,6 +106,8 @@ pub struct Container {
     /// Programs of `exec` that are ready and have not been told to run. A leaf; what is taken out
     /// is dropped, or started, without it.
     waiting: Mutex<Vec<Launch>>,
+    /// Programs of `exec` that are being made ready, by their requests' numbers. A leaf.
+    making: Mutex<HashMap<u32, Making>>,
     /// Tasks wait at the system-call boundary while it is set. Who changes it kicks them then.
     frozen: AtomicBool,
     /// It gets no more processes. Set under the task list's lock; stays so.
@@ -136,6 +172,7 @@ impl Container {
             first: AtomicI32::new(0),
             consoles: Mutex::default(),
             waiting: Mutex::default(),
+            making: Mutex::default(),
             frozen: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             memory_bound: p.memory_bound,
@@ -220,6 +257,26 @@ impl Container {
         }
         waiting.push(l);
         Ok(())
+    }
+    /// One is asked for.
+    pub(crate) fn asked(self: &Arc<Self>, number: u32) -> Asked {
+        self.making.lock().insert(number, Making::Asked);
+        Asked {
+            container: self.clone(),
+            number,
+        }
+    }
+    /// Nobody wants it any more, if it is not ready yet.
+    pub(crate) fn give_up(&self, number: u32) {
+        let old = match self.making.lock().get_mut(&number) {
+            Some(m) => std::mem::replace(m, Making::GivenUp),
+            None => return,
+        };
+        if let Making::Made(t) = old
+            && let Some(t) = t.upgrade()
+        {
+            t.kill();
+        }
     }
     /// One that waits, to be run.
     pub(crate) fn release(&self, pid: i32) -> Option<Launch> {

@@ -26,7 +26,7 @@ use vfs::file::{File, O_RDWR};
 use vfs::userns::UserNs;
 use vfs::walk::Walk;
 use vfs::{At, Caller, Caps, Credentials, FdTable, FsContext, PathCx};
-use wait::Steady;
+use wait::UntilKilled;
 
 fn credentials(p: &ProcessSpec) -> Credentials {
     let mut c = Credentials::user(p.uid, p.gid, p.groups.clone());
@@ -63,23 +63,39 @@ fn limits(p: &ProcessSpec) -> Limits {
     l
 }
 
-/// Makes the process, up to its first instruction.
+/// What is to run, and with which files.
+pub struct Program {
+    pub spec: ProcessSpec,
+    pub stdio: Stdio<HostFd>,
+    /// From descriptor 3 on.
+    pub preserved: Vec<HostFd>,
+}
+
+/// Makes the process, up to its first instruction. `made` hears of its task, and says whether it
+/// is still wanted.
 pub fn prepare(
     kernel: &Arc<Kernel>,
     container: &Arc<Container>,
-    spec: ProcessSpec,
-    stdio: Stdio<HostFd>,
-    preserved: Vec<HostFd>,
+    program: Program,
+    made: impl FnOnce(&Arc<Task>) -> bool,
 ) -> core::result::Result<Launch, Failure> {
+    let Program {
+        spec,
+        stdio,
+        preserved,
+    } = program;
     let mut cred = credentials(&spec);
     cred.user_ns = UserNs::of_container(container.clas.number());
     let name = String::from_utf8_lossy(spec.argv.first().map_or(b"", Vec::as_slice)).into_owned();
     let (task, is_first) = process(kernel, container, &spec, &cred)?;
     let unready = Unready::new(&task);
+    if !made(&task) {
+        return Err("it was given up".into());
+    }
     let (fs, files) = (task.fs(), task.files());
     let [cred, root] = [cred, Credentials::root()].map(Arc::new);
-    // Waits at boot are never interrupted.
-    let boot = Steady::default();
+    // Nothing interrupts its waits but that it is given up.
+    let boot = UntilKilled(&*task);
     let as_user = |cred| PathCx {
         vfs: &kernel.vfs,
         fs: &fs,
@@ -268,7 +284,7 @@ fn find_program(cx: &PathCx<'_>, p: &ProcessSpec) -> Result<Vec<u8>> {
         };
         p.push(b'/');
         p.extend_from_slice(name);
-        match cx.open_exec(&At::Cwd, &p, Walk::FOLLOW) {
+        match cx.find_exec(&At::Cwd, &p, Walk::FOLLOW) {
             Ok(_) => return Ok(p),
             Err(ENOENT | ENOTDIR) => {}
             Err(e) => last = e,

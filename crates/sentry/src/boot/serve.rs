@@ -5,7 +5,7 @@
 
 use super::launch;
 use super::{Failure, attach, changes, join, network, or};
-use crate::container::Container;
+use crate::container::{Asked, Container};
 use crate::kernel::Kernel;
 use crate::task::ThreadGroup;
 use crate::task::launch::Launch;
@@ -137,6 +137,7 @@ impl Server {
                     container.update_limits(new);
                 }
             }
+            Some(control::GIVE_UP) => container.give_up(number),
             Some(kind) => self.ask(kind, number, given),
             None => {}
         }
@@ -161,12 +162,15 @@ impl Server {
                 kernel.thaw(container);
                 request.done(0);
             }
-            control::EXEC => request.aside(move |r| {
-                let ready = execute(r, given)?;
-                let held = r.container.hold(ready, |pid| r.try_done(pid as u32));
-                held.map_err(|_| "the container has ended, or its monitor does not listen")?;
-                Ok(None)
-            }),
+            control::EXEC => {
+                let asked = container.asked(number);
+                request.aside(move |r| {
+                    let ready = execute(r, given, &asked)?;
+                    let held = r.container.hold(ready, |pid| r.try_done(pid as u32));
+                    held.map_err(|_| "the container has ended, or its monitor does not listen")?;
+                    Ok(None)
+                })
+            }
             control::JOIN if Arc::ptr_eq(container, &kernel.root) => {
                 request.aside(move |r| {
                     join::join(&r.kernel, given)?;
@@ -374,7 +378,11 @@ fn enforce(kernel: &Arc<Kernel>, groups: Vec<Arc<ThreadGroup>>) {
 }
 
 /// Prepares what `exec` asks for.
-fn execute(r: &Request, given: Vec<HostFd>) -> core::result::Result<Launch, Failure> {
+fn execute(
+    r: &Request,
+    given: Vec<HostFd>,
+    asked: &Asked,
+) -> core::result::Result<Launch, Failure> {
     let mut given = given.into_iter();
     let body = given.next().ok_or("the request has no body")?;
     let body = or(read_all(&body), "read the request")?;
@@ -383,7 +391,12 @@ fn execute(r: &Request, given: Vec<HostFd>) -> core::result::Result<Launch, Fail
     let stdio = spec.stdio.take(&mut given);
     let stdio = stdio.ok_or("the request has too few descriptors")?;
     let preserved = given.take(spec.preserved as usize).collect();
-    launch::prepare(&r.kernel, &r.container, spec.process, stdio, preserved)
+    let program = launch::Program {
+        spec: spec.process,
+        stdio,
+        preserved,
+    };
+    launch::prepare(&r.kernel, &r.container, program, |t| asked.made(t))
 }
 
 pub fn read_all(fd: &HostFd) -> abi::Result<Vec<u8>> {
