@@ -60,11 +60,7 @@ pub fn join(kernel: &Arc<Kernel>, given: Vec<HostFd>) -> core::result::Result<()
         spec: &spec.container,
     };
     container.set_root(mounts.tree(layer)?);
-    let program = launch::Program {
-        spec: spec.first.process,
-        stdio,
-        preserved,
-    };
+    let program = launch::Program::new(spec.first.process, stdio, preserved);
     let first = launch::prepare(kernel, &container, program, |_| true)?;
     let (k, c) = (kernel.clone(), container.clone());
     let made = std::thread::Builder::new()

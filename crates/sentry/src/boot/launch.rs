@@ -65,10 +65,21 @@ fn limits(p: &ProcessSpec) -> Limits {
 
 /// What is to run, and with which files.
 pub struct Program {
-    pub spec: ProcessSpec,
-    pub stdio: Stdio<HostFd>,
+    spec: ProcessSpec,
+    stdio: Stdio<HostFd>,
     /// From descriptor 3 on.
-    pub preserved: Vec<HostFd>,
+    preserved: Vec<HostFd>,
+}
+
+impl Program {
+    #[must_use]
+    pub fn new(spec: ProcessSpec, stdio: Stdio<HostFd>, preserved: Vec<HostFd>) -> Program {
+        Program {
+            spec,
+            stdio,
+            preserved,
+        }
+    }
 }
 
 /// Makes the process, up to its first instruction. `made` hears of its task, and says whether it

@@ -160,11 +160,7 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
     kernel.root.set_root(mounts.tree(config.layer)?);
     laps.lap("mounts");
     let (init, stdio, preserved) = (config.init, config.stdio, config.preserved);
-    let program = launch::Program {
-        spec: init,
-        stdio,
-        preserved,
-    };
+    let program = launch::Program::new(init, stdio, preserved);
     let first = launch::prepare(&kernel, &kernel.root, program, |_| true)?;
     laps.lap("first program");
     tell_laps(&laps, config.trace.log_fd);

@@ -391,11 +391,7 @@ fn execute(
     let stdio = spec.stdio.take(&mut given);
     let stdio = stdio.ok_or("the request has too few descriptors")?;
     let preserved = given.take(spec.preserved as usize).collect();
-    let program = launch::Program {
-        spec: spec.process,
-        stdio,
-        preserved,
-    };
+    let program = launch::Program::new(spec.process, stdio, preserved);
     launch::prepare(&r.kernel, &r.container, program, |t| asked.made(t))
 }
 
