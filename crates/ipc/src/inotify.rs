@@ -152,6 +152,9 @@ impl vfs::inode::Watcher for WatchList {
     fn event(&self, mask: u32, cookie: u32, name: &[u8]) {
         notify(self, mask, cookie, name);
     }
+}
+
+impl vfs::inode::Hung for WatchList {
     fn end(&self) {
         WatchList::end(self);
     }

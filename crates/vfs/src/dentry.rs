@@ -11,10 +11,9 @@
 //! it.
 
 use crate::caller::Caller;
-use crate::inode::{Inode, NextNames, ReadAhead, Seen};
+use crate::inode::{Hung, Inode, NextNames, ReadAhead, Seen};
 use crate::mode::{FileType, Want};
 use crate::userns::UserNs;
-use crate::watch::marks::Marks;
 use abi::Result;
 pub use abi::attr::StatFs;
 use abi::errno::ENOENT;
@@ -128,7 +127,7 @@ pub struct SuperBlock {
     /// Whether anything ever was.
     has_watches: AtomicBool,
     /// Marks of it as a whole, from the first on.
-    marks: OnceLock<Arc<Marks>>,
+    marks: OnceLock<Arc<dyn Hung>>,
     /// Marks of it and its files whose groups may forbid what is done with them.
     forbidders: AtomicUsize,
     /// Files that are open for writing by its mounts. Atomic, as [`crate::Mount`]'s.
@@ -236,11 +235,8 @@ impl SuperBlock {
     pub(crate) fn begin_watch(&self) {
         self.has_watches.store(true, Ordering::Relaxed);
     }
-    pub(crate) fn marks(&self) -> &Arc<Marks> {
-        self.marks.get_or_init(Arc::default)
-    }
-    pub(crate) fn existing_marks(&self) -> Option<&Arc<Marks>> {
-        self.marks.get()
+    pub(crate) fn marks(&self) -> &OnceLock<Arc<dyn Hung>> {
+        &self.marks
     }
     pub(crate) fn add_forbidder(&self) {
         self.forbidders.fetch_add(1, Ordering::SeqCst);

@@ -124,6 +124,11 @@ fn ended(gone: Vec<Lease>) {
 }
 
 impl InodeExt {
+    /// The leases, made at first use.
+    fn leases(&self) -> &Leases {
+        let made = self.leases.get_or_init(|| Box::new(Leases::default()));
+        made.downcast_ref().expect("only this makes them")
+    }
     fn count_leases(&self, list: &[Lease]) {
         self.leased.store(list.len() as u32, Ordering::SeqCst);
     }
@@ -334,7 +339,7 @@ impl File {
         match kind {
             Some(kind) => {
                 let place = self.path.as_ref().ok_or(EINVAL)?;
-                crate::locks::list(place.inode()?);
+                crate::inode::list(place.inode()?);
                 ext.take_lease(self, kind, asker)
             }
             None if ext.leased.load(Ordering::SeqCst) == 0 => Err(EAGAIN),

@@ -18,7 +18,7 @@
 //! | [`landlock`] | what processes forbid themselves: files by place, ports, whom they reach |
 //! | [`params`] | what a file system is mounted with |
 //! | [`vfs`] | the root object: numbers, registries |
-//! | [`watch`] | telling who watches files: inotify(7), [`dnotify`], fanotify(7) |
+//! | [`watch`] | telling who watches files: inotify(7), [`watch::dnotify`], fanotify(7) |
 //! | [`notice`] | generated files that tell when they change |
 //! | [`mount`] | [`Mount`], [`Path`] |
 //! | [`dentry`] | [`Dentry`] and [`SuperBlock`]: the cache of names |
@@ -54,7 +54,6 @@ pub mod caller;
 pub mod context;
 pub mod cred;
 pub mod dentry;
-pub mod dnotify;
 pub mod fd_table;
 pub mod file;
 pub mod fs;

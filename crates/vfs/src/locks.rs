@@ -4,14 +4,13 @@
 //! other two kinds belong to the open file. Only POSIX locks have deadlock detection, as in Linux.
 
 use crate::file::File;
-use crate::inode::Inode;
 use crate::ucounts::{Charge, Kind, Ucounts};
 use abi::Result;
 use abi::errno::{EAGAIN, EDEADLK, EINVAL, ENOLCK, EOVERFLOW};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
 use wait::{Blocker, Events, WaitQueue, block_until};
 
 /// The last byte that a lock can cover (`OFFSET_MAX`).
@@ -388,48 +387,6 @@ impl FileLocks {
             }
         }
         v
-    }
-}
-
-/// Files that have, or had, locks or leases, for `/proc/locks`, in the order of their first one.
-/// A leaf.
-static LISTED: Mutex<BTreeMap<u64, Weak<dyn Inode>>> = Mutex::new(BTreeMap::new());
-static NEXT_LISTED: AtomicU64 = AtomicU64::new(0);
-
-/// An inode's place in the list, until the inode goes.
-pub(crate) struct Listed(u64);
-
-impl Drop for Listed {
-    fn drop(&mut self) {
-        let gone = LISTED.lock().remove(&self.0);
-        drop(gone);
-    }
-}
-
-/// Has a file shown in `/proc/locks`, from its first lock on.
-pub(crate) fn list(inode: &Arc<dyn Inode>) {
-    inode.ext().listed.get_or_init(|| {
-        let n = NEXT_LISTED.fetch_add(1, Ordering::Relaxed);
-        LISTED.lock().insert(n, Arc::downgrade(inode));
-        Listed(n)
-    });
-}
-
-/// Calls `f` with those that live, some at a time: others wait for the list meanwhile.
-pub fn for_each_listed(mut f: impl FnMut(&dyn Inode)) {
-    const AT_ONCE: usize = 64;
-    let mut next = 0;
-    loop {
-        let some: Vec<_> = {
-            let all = LISTED.lock();
-            let from = all.range(next..).take(AT_ONCE);
-            from.map(|(n, i)| (*n, i.upgrade())).collect()
-        };
-        let Some((last, _)) = some.last() else { return };
-        next = last + 1;
-        some.iter()
-            .filter_map(|(_, i)| i.as_ref())
-            .for_each(|i| f(&**i));
     }
 }
 

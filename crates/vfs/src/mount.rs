@@ -1,9 +1,8 @@
 //! Mounts and places in the mount tree.
 
 use crate::dentry::{Dentry, SuperBlock};
-use crate::inode::Inode;
+use crate::inode::{Hung, Inode};
 use crate::ucounts::{Charge, Ucounts};
-use crate::watch::marks::Marks;
 use abi::Result;
 use abi::errno::EROFS;
 use abi::linux::{
@@ -187,7 +186,7 @@ pub struct Mount {
     /// afterwards, who opens looks at the flag afterwards.
     writers: AtomicUsize,
     /// Marks of it, from the first on.
-    marks: OnceLock<Arc<Marks>>,
+    marks: OnceLock<Arc<dyn Hung>>,
     pub(crate) attached: RwLock<Option<Attached>>,
     /// By the address of the dentry that each is mounted on, which the child holds.
     pub(crate) children: RwLock<BTreeMap<usize, Arc<Mount>>>,
@@ -260,11 +259,8 @@ impl Mount {
     pub fn is_shared(&self) -> bool {
         self.sharing().group != 0
     }
-    pub(crate) fn marks(&self) -> &Arc<Marks> {
-        self.marks.get_or_init(Arc::default)
-    }
-    pub(crate) fn existing_marks(&self) -> Option<&Arc<Marks>> {
-        self.marks.get()
+    pub(crate) fn marks(&self) -> &OnceLock<Arc<dyn Hung>> {
+        &self.marks
     }
     pub(crate) fn add_writer(&self) {
         self.writers.fetch_add(1, Ordering::SeqCst);

@@ -15,7 +15,7 @@
 //! - Where `is_due`, somebody is to tell of all changes up to now.
 
 use crate::inode::Watcher;
-use crate::watch::IN_MODIFY;
+use abi::linux::IN_MODIFY;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};

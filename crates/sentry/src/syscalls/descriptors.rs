@@ -8,7 +8,6 @@ use abi::errno::*;
 use abi::linux::{F_RDLCK, F_UNLCK, F_WRLCK, FD_CLOEXEC, O_NOATIME, O_NONBLOCK, O_PATH};
 use abi::{Result, Va};
 use std::sync::Arc;
-use vfs::dnotify::Wanted;
 use vfs::fd_table::CloseOnExec;
 use vfs::file::{File, FileOps, O_ASYNC};
 use vfs::fs::tmpfs;
@@ -16,6 +15,7 @@ use vfs::leases::Asker;
 use vfs::locks::LockKind;
 use vfs::ops::Wait;
 use vfs::sigio::OwnerKind;
+use vfs::watch::dnotify::Wanted;
 
 flags! {
     /// Of close_range(2).

@@ -166,6 +166,8 @@ impl crate::inode::Watcher for Log {
             .lock()
             .push((mask, String::from_utf8_lossy(name).into_owned()));
     }
+}
+impl crate::inode::Hung for Log {
     fn end(&self) {
         self.0.lock().push((0, String::from("end")));
     }
@@ -357,6 +359,9 @@ struct Nobody;
 
 impl crate::inode::Watcher for Nobody {
     fn event(&self, _: u32, _: u32, _: &[u8]) {}
+}
+
+impl crate::inode::Hung for Nobody {
     fn end(&self) {}
 }
 

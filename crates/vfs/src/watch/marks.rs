@@ -15,15 +15,17 @@
 
 use super::{
     FAN_ACCESS_PERM, FAN_OPEN_EXEC_PERM, FAN_OPEN_PERM, FS_RENAME, Happening, IN_ISDIR, IN_MODIFY,
-    Watched, keep, watchers_of,
+    Watched, existing, keep, watchers_of,
 };
 use crate::dentry::SuperBlock;
+use crate::inode::Hung;
 use crate::mode::FileType;
 use crate::mount::Path;
 use abi::Result;
 use parking_lot::Mutex;
+use std::any::Any;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use wait::Blocker;
 
 /// A mark of a directory is one of the files in it, too.
@@ -224,8 +226,10 @@ impl Marks {
         self.list.lock().push(new.clone());
         new
     }
-    /// What they are of is gone.
-    pub(crate) fn end(&self) {
+}
+
+impl Hung for Marks {
+    fn end(&self) {
         let mut list = self.list.lock();
         let gone = std::mem::take(&mut *list);
         self.all.store(0, Ordering::SeqCst);
@@ -270,9 +274,23 @@ pub fn marks_at(p: &Path, kind: Kind) -> Result<Arc<Marks>> {
     p.mnt.sb().begin_watch();
     Ok(match kind {
         Kind::Inode => watchers_of(p.inode()?).marks.clone(),
-        Kind::Mount => p.mnt.marks().clone(),
-        Kind::FileSystem => p.mnt.sb().marks().clone(),
+        Kind::Mount => made(p.mnt.marks()),
+        Kind::FileSystem => made(p.mnt.sb().marks()),
     })
+}
+
+/// Where a mount's or a file system's marks hang.
+type Place = OnceLock<Arc<dyn Hung>>;
+
+fn made(place: &Place) -> Arc<Marks> {
+    let marks = place.get_or_init(|| Arc::<Marks>::default());
+    let any: Arc<dyn Any + Send + Sync> = marks.clone();
+    any.downcast().expect("only this makes them")
+}
+
+fn hung(place: &Place) -> Option<&Marks> {
+    let any: &dyn Any = &**place.get()?;
+    any.downcast_ref()
 }
 
 /// What keeps the file at `p` in memory, for a mark of it.
@@ -291,7 +309,7 @@ struct Concerned {
 type All = Vec<Concerned>;
 
 /// Adds those who have marks there.
-fn gather(all: &mut All, marks: Option<&Arc<Marks>>, via: Via, mask: u32) {
+fn gather(all: &mut All, marks: Option<&Marks>, via: Via, mask: u32) {
     let Some(m) = marks.filter(|m| m.interest() & mask & !FLAGS != 0) else {
         return;
     };
@@ -307,14 +325,14 @@ fn gather(all: &mut All, marks: Option<&Arc<Marks>>, via: Via, mask: u32) {
     }
 }
 
-fn of_file(d: &crate::Dentry) -> Option<&Arc<Marks>> {
-    let w = d.inode().ok()?.ext().watchers.get()?;
+fn of_file(d: &crate::Dentry) -> Option<&Marks> {
+    let w = existing(&**d.inode().ok()?)?;
     Some(&w.marks)
 }
 
 /// Whether a group wants to hear such things of a whole file system.
 pub(super) fn of_file_system_want(d: &crate::Dentry, mask: u32) -> bool {
-    let marks = d.sb().existing_marks();
+    let marks = hung(d.sb().marks());
     marks.is_some_and(|m| m.interest() & mask != 0)
 }
 
@@ -340,16 +358,11 @@ fn concerned(h: &Happening<'_>) -> All {
     }
     gather(
         &mut all,
-        h.mnt.and_then(|m| m.existing_marks()),
+        h.mnt.and_then(|m| hung(m.marks())),
         Via::Mount,
         h.mask,
     );
-    gather(
-        &mut all,
-        h.what.sb().existing_marks(),
-        Via::FileSystem,
-        h.mask,
-    );
+    gather(&mut all, hung(h.what.sb().marks()), Via::FileSystem, h.mask);
     all.sort_by_key(|c| std::cmp::Reverse(c.group.priority()));
     all
 }

@@ -1,19 +1,20 @@
-//! Telling those who watch files (`inotify(7)`, [`crate::dnotify`], `fanotify(7)`): Linux's
+//! Telling those who watch files (`inotify(7)`, [`dnotify`], `fanotify(7)`): Linux's
 //! fsnotify.
 //!
 //! An inode holds at most one [`Watchers`], made when someone first watches it. Mounts and file
 //! systems may be watched as a whole, by [`marks`]. Nobody watching anything on a file system costs
 //! one atomic load an operation.
 
+pub mod dnotify;
 pub mod marks;
 
 use crate::dentry::Dentry;
-use crate::dnotify::Notices;
 use crate::file::File;
-use crate::inode::{Inode, Watcher};
+use crate::inode::{Hung, Inode, Watcher};
 use crate::mode::FileType;
 use crate::mount::{Mount, Path};
 use abi::Result;
+use dnotify::Notices;
 use marks::Marks;
 use std::any::Any;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -83,6 +84,9 @@ impl Watcher for Watchers {
         }
         self.notices.event(mask, name);
     }
+}
+
+impl Hung for Watchers {
     fn end(&self) {
         if let Some(w) = self.inotify.get() {
             w.end();
@@ -93,9 +97,17 @@ impl Watcher for Watchers {
 
 /// The watchers of an inode, made if there are none.
 fn watchers_of(inode: &Arc<dyn Inode>) -> Arc<Watchers> {
-    let w = inode.ext().watchers.get_or_init(Arc::default).clone();
-    inode.is_watched_by(&(w.clone() as Arc<dyn Watcher>));
-    w
+    let made = || Arc::<Watchers>::default() as Arc<dyn Watcher>;
+    let w = inode.ext().watchers.get_or_init(made).clone();
+    inode.is_watched_by(&w);
+    let any: Arc<dyn Any + Send + Sync> = w;
+    any.downcast().expect("only this makes them")
+}
+
+/// Those that it has already.
+fn existing(inode: &dyn Inode) -> Option<&Watchers> {
+    let any: &dyn Any = &**inode.ext().watchers.get()?;
+    any.downcast_ref()
 }
 
 /// What keeps the file at `p` for a watch.

@@ -9,9 +9,9 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Weak};
 use vfs::file::File;
 use vfs::fs::dynamic::DynFile;
-use vfs::inode::Inode;
+use vfs::inode::{Inode, for_each_listed};
 use vfs::leases::Shown;
-use vfs::locks::{LockKind, OFFSET_MAX, for_each_listed};
+use vfs::locks::{LockKind, OFFSET_MAX};
 use vfs::{Caller, major, minor};
 
 pub(super) struct Locks;

@@ -480,7 +480,7 @@ fn fs(k: &Arc<Kernel>, ns: &NsProxy, c: &Container) -> StaticDir {
             "file-nr",
             text(k, |_| format!("{}\t0\t1048576\n", vfs::file::open_files())),
         )
-        .file("dir-notify-enable", Own(&vfs::dnotify::ENABLED))
+        .file("dir-notify-enable", Own(&vfs::watch::dnotify::ENABLED))
         .file("lease-break-time", Own(&vfs::leases::BREAK_TIME))
         .file("leases-enable", Own(&vfs::leases::ENABLED))
         .file("nr_open", Constant::kept("1048576\n"))

@@ -9,13 +9,13 @@
 //! - [`File`] knows whether it ever had one: a close of another costs one load.
 //! - The lock is a leaf. Nobody is signalled, and nothing of a file is dropped, under it.
 
+use super::{
+    FS_RENAME, IN_ACCESS, IN_ATTRIB, IN_CREATE, IN_DELETE, IN_ISDIR, IN_MODIFY, IN_MOVED_FROM,
+    IN_MOVED_TO, Watched, existing, watchers,
+};
 use crate::file::File;
 use crate::sigio::{Messenger, Owner};
 use crate::ucounts::Charge;
-use crate::watch::{
-    FS_RENAME, IN_ACCESS, IN_ATTRIB, IN_CREATE, IN_DELETE, IN_ISDIR, IN_MODIFY, IN_MOVED_FROM,
-    IN_MOVED_TO, Watched, watchers,
-};
 use crate::{Credentials, mode::FileType};
 use abi::Result;
 use abi::errno::{EINVAL, ENOMEM, ENOTDIR};
@@ -169,8 +169,8 @@ impl File {
     /// A close(2) through the table `table`.
     pub fn end_notices(&self, table: u64) {
         if self.is_noted()
-            && let Some(w) = self.path.as_ref().and_then(|p| p.inode().ok())
-            && let Some(w) = w.ext().watchers.get()
+            && let Some(i) = self.path.as_ref().and_then(|p| p.inode().ok())
+            && let Some(w) = existing(&**i)
         {
             w.notices.remove((self.id, table));
         }
