@@ -147,9 +147,9 @@ pub struct Do {
     /// How it is chosen what is swapped out: reservation, lru, clock, priority or working-set
     ///
     /// clock: what was not used since its hand came by; reservation: the same, and last what
-    /// processes have above what is reserved for them; lru: what was not used for longest; priority:
-    /// all of those with the highest oom_score_adj first; working-set: as lru, and, unasked, what
-    /// was not used for 20 seconds. [default: reservation]
+    /// processes have above what is reserved for them; lru: what was not used for longest;
+    /// priority: all of those with the highest oom_score_adj first; working-set: as lru, and,
+    /// unasked, what was not used for 20 seconds. [default: reservation]
     #[arg(long, value_name = "POLICY", requires = "swap")]
     pub replacement: Option<config::Replacement>,
     /// The most memory that each of its processes may have, as in 64M [default: no limit]

@@ -518,8 +518,8 @@ pub mod control {
     /// [`MemoryMap`](super::MemoryMap); `u32` number.
     pub const MAP: u32 = 26;
 
-    /// Starter → Sentry: nobody waits any more for what an [`EXEC`] asked for; `u32` its number. The
-    /// answer comes all the same.
+    /// Starter → Sentry: nobody waits any more for what an [`EXEC`] asked for; `u32` its number.
+    /// The answer comes all the same.
     pub const GIVE_UP: u32 = 27;
 
     /// Every process.

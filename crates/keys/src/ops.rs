@@ -1,4 +1,5 @@
-//! What a task does with keys: the operations of keyctl(2), each as `security/keys/keyctl.c` has it.
+//! What a task does with keys: the operations of keyctl(2), each as `security/keys/keyctl.c` has
+//! it.
 
 use crate::access::Ref;
 use crate::act::Act;

@@ -2,8 +2,8 @@
 //! (`lookup_user_key_possessed`).
 //!
 //! Of one key it is asked from below: the keyrings that hold it, those that hold these, and so on,
-//! as far as a search goes. Where too many hold it, it is asked from above. Where there are too many
-//! both ways ([`VISITS_MAX`]), it is not possessed.
+//! as far as a search goes. Where too many hold it, it is asked from above. Where there are too
+//! many both ways ([`VISITS_MAX`]), it is not possessed.
 
 use crate::access::Ref;
 use crate::act::Act;

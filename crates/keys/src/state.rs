@@ -360,8 +360,8 @@ impl State {
         Ok(())
     }
     /// Whether `ring` is `from` or below it (`keyring_detect_cycle`): `EDEADLK`, or `ELOOP` where
-    /// that is too deep to say, or there are too many. A keyring is looked at once for each depth at
-    /// most.
+    /// that is too deep to say, or there are too many. A keyring is looked at once for each depth
+    /// at most.
     fn look_for_cycle(
         &self,
         from: Serial,

@@ -235,7 +235,8 @@ impl ErrorQueue {
         Ok(r)
     }
 
-    /// A receive with MSG_ERRQUEUE: it never waits. `more` adds what the socket asked for beside it.
+    /// A receive with MSG_ERRQUEUE: it never waits. `more` adds what the socket asked for beside
+    /// it.
     pub fn receive(
         &self,
         dst: &mut dyn Sink,

@@ -1,5 +1,5 @@
-//! Frames of what passes inside, where nothing is packets: made only for packet sockets and programs
-//! that look at them.
+//! Frames of what passes inside, where nothing is packets: made only for packet sockets and
+//! programs that look at them.
 
 use crate::addr::Endpoint;
 use crate::filters::{Filter, Packet};

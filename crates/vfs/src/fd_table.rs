@@ -373,8 +373,8 @@ impl FdTable {
         let r = self.closed(&file);
         Ok((file, r))
     }
-    /// What happens at each close: POSIX locks and notices of this table on the file go, the file is
-    /// flushed.
+    /// What happens at each close: POSIX locks and notices of this table on the file go, the file
+    /// is flushed.
     fn closed(&self, file: &Arc<File>) -> Result<()> {
         let r = file.ops.flush(file, self.id);
         locks::release_posix(file, self.id);

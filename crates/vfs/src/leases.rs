@@ -15,8 +15,8 @@
 //!   the two sees the other.
 //! - `InodeExt::leased` is the number of leases: an open of a file without any costs one load.
 //! - Who is to be signalled is known when the lease is there, as it may be broken at once.
-//! - Under the lock the file's owner may be set; else it is a leaf. Nobody is told, nobody waits and
-//!   nothing of a file is dropped under it.
+//! - Under the lock the file's owner may be set; else it is a leaf. Nobody is told, nobody waits
+//!   and nothing of a file is dropped under it.
 
 use crate::cred::{Caps, Credentials};
 use crate::file::File;

@@ -4,8 +4,8 @@
 //! # Modules
 //!
 //! Each stands on those below it. Three arrows run upwards, as the types hold each other: a file
-//! gives its locks back ([file](mod@file) to [`locks`] and [`leases`]), and users, their namespaces and their
-//! counts are one knot ([`userns`] to [`cred`] and [`ucounts`]).
+//! gives its locks back ([file](mod@file) to [`locks`] and [`leases`]), and users, their namespaces
+//! and their counts are one knot ([`userns`] to [`cred`] and [`ucounts`]).
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -42,7 +42,8 @@
 //! 4. [`Inode::lock_attributes`], before 2-4 of the trees that a file system is made of
 //! 5. locks of a file system's inodes (root layer and overlayfs before what they are made of)
 //! 6. leaves: `Dentry::{children, place}`, `Mount::{children, attached}`, `Peers`, the dentry ring,
-//!    slots, tables of locks and leases, lists of marks and notices, `clas`. `Core::alive` is taken before those of mounts.
+//!    slots, tables of locks and leases, lists of marks and notices, `clas`. `Core::alive` is taken
+//!    before those of mounts.
 //!
 //! Application memory (`Sink`, `Source`) is never touched with a lock of 2-6 held outside of the
 //! closures given to `fill` and `drain`: resolving it may call back into a file's `Mappable`. The

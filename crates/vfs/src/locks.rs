@@ -247,7 +247,8 @@ impl FileLocks {
         self.queue.notify(Events::IN);
     }
     /// `flock(2)`: `None` unlocks. A conversion is not atomic: the old lock goes first, as Linux
-    /// says. `pid` is the caller's process. Without a blocker, gives `EAGAIN` (`EWOULDBLOCK`) on conflict.
+    /// says. `pid` is the caller's process. Without a blocker, gives `EAGAIN` (`EWOULDBLOCK`) on
+    /// conflict.
     pub fn flock(
         &self,
         id: u64,

@@ -33,8 +33,8 @@ pub struct Owner {
     pub domain: Option<Domain>,
 }
 
-/// Signals a file's owner of what no readiness tells (`POLL_MSG`): a lease is wanted back, something
-/// happened in a directory.
+/// Signals a file's owner of what no readiness tells (`POLL_MSG`): a lease is wanted back,
+/// something happened in a directory.
 pub trait Messenger: Send + Sync {
     /// One message. The caller may hold any lock but those of messengers' own lists.
     fn message(self: Arc<Self>);

@@ -3,7 +3,8 @@
 //! # Invariants
 //!
 //! - The watcher looks at all triggers ([`Clas::look_at_triggers`]) as long as it watches, and it
-//!   watches as long as one has something to tell. So what stalls tell is told, at most a look late.
+//!   watches as long as one has something to tell. So what stalls tell is told, at most a look
+//!   late.
 //! - A trigger tells once in its window. What it would tell meanwhile it tells at the window's end.
 //! - The list's lock comes before that of [`Clas`]. Nobody is told while it is held.
 

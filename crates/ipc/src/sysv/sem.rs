@@ -99,8 +99,8 @@ impl Object for SemSet {
 }
 
 impl SemSet {
-    /// `ENOMEM` where its maker has no more of the kernel's memory, `ENOSPC` where the namespace has
-    /// as many semaphores as it may.
+    /// `ENOMEM` where its maker has no more of the kernel's memory, `ENOSPC` where the namespace
+    /// has as many semaphores as it may.
     pub fn new(
         ns: &IpcNamespace,
         id: i32,

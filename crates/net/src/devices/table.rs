@@ -320,8 +320,8 @@ impl Table {
         });
     }
 
-    /// What the stack is told: the loopback device only where packets pass by it; whether packets for
-    /// others are sent on, by `confs`. By devices of
+    /// What the stack is told: the loopback device only where packets pass by it; whether packets
+    /// for others are sent on, by `confs`. By devices of
     /// the host it never does, unless rules have made them this host's own.
     pub fn setup(&self, confs: &Confs, inside: Inside) -> Setup {
         let of_stack = |d: &Device| inside == Inside::Packets || !matches!(d.kind, Kind::Loopback);

@@ -1,5 +1,5 @@
-//! Who is told of changes: sockets in multicast groups (`RTNLGRP_*`, `NFNLGRP_*`). A queue that is full loses
-//! what comes, and its reader gets ENOBUFS (`netlink_overrun`).
+//! Who is told of changes: sockets in multicast groups (`RTNLGRP_*`, `NFNLGRP_*`). A queue that is
+//! full loses what comes, and its reader gets ENOBUFS (`netlink_overrun`).
 
 use super::message::{Builder, Request};
 use super::objects::{address, link, neighbour, route};

@@ -4,8 +4,8 @@
 //!
 //! - Which frame is next is kept here. Of the memory a frame's status, length and offset are read,
 //!   once, and checked before its bytes are copied.
-//! - A frame that was looked at is given back: as sent, or as one of a wrong form, where the sending
-//!   ends unless PACKET_LOSS says to go on.
+//! - A frame that was looked at is given back: as sent, or as one of a wrong form, where the
+//!   sending ends unless PACKET_LOSS says to go on.
 
 use super::ring::Ring;
 use super::send::Way;

@@ -29,7 +29,8 @@ use wait::Events;
 use wait::offer::ReadSlots;
 
 impl Tcp {
-    /// When the bytes came is told, if asked for. With TCP_INQ, how much is left is told; of nothing that is the end, 1 (`tcp_inq_hint`).
+    /// When the bytes came is told, if asked for. With TCP_INQ, how much is left is told; of
+    /// nothing that is the end, 1 (`tcp_inq_hint`).
     fn with_unread(&self, mut r: Received) -> Received {
         if self.common.stamps.of_arrivals() && r.n > 0 {
             let at = match &self.state.read().phase {

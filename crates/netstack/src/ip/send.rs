@@ -132,9 +132,9 @@ impl Ip {
         self.send(now, path, &message, &marks)
     }
 
-    /// Sends a reset that answers a packet of a connection, by an address of this host's (`own`), or
-    /// to who is on a device that is not guarded by whatever name: rules speak for the host that it
-    /// asked for.
+    /// Sends a reset that answers a packet of a connection, by an address of this host's (`own`),
+    /// or to who is on a device that is not guarded by whatever name: rules speak for the host that
+    /// it asked for.
     pub(super) fn send_reset(
         &self,
         now: Instant,

@@ -135,8 +135,8 @@ impl Task {
     }
 }
 
-/// Gives a task a policy that is valid, if there is so much of the CPUs left (`sched_dl_overflow`). The task list
-/// is locked where somebody has, or is to have, a share.
+/// Gives a task a policy that is valid, if there is so much of the CPUs left (`sched_dl_overflow`).
+/// The task list is locked where somebody has, or is to have, a share.
 pub fn set(t: &Arc<Task>, to: Scheduling) -> Result<()> {
     if !to.is_deadline() {
         *t.scheduling.write() = to;

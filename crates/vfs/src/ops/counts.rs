@@ -1,5 +1,5 @@
-//! How often a file is open, and for what: counts of an inode while it is being opened, and while it
-//! runs.
+//! How often a file is open, and for what: counts of an inode while it is being opened, and while
+//! it runs.
 
 use crate::file::File;
 use crate::inode::Inode;

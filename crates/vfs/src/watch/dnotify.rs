@@ -114,8 +114,9 @@ impl Notices {
 }
 
 impl File {
-    /// `F_NOTIFY` by a descriptor of the table `table`; nothing but MULTISHOT takes it back. `owner`
-    /// becomes the file's, unless it has one: before the notice is there, which may be told at once.
+    /// `F_NOTIFY` by a descriptor of the table `table`; nothing but MULTISHOT takes it back.
+    /// `owner` becomes the file's, unless it has one: before the notice is there, which may be told
+    /// at once.
     pub fn notify_of(
         self: &Arc<Self>,
         table: u64,

@@ -8,8 +8,8 @@
 //! Invariants:
 //! - [`Marks::all`] is what any mark of the list is interested in: where an event is not, the list
 //!   is not looked at.
-//! - A mark is in one list, and its group knows it; it leaves both at once, or its list ended, which
-//!   the group is told (also when a file leaves memory that an evictable mark did not keep).
+//! - A mark is in one list, and its group knows it; it leaves both at once, or its list ended,
+//!   which the group is told (also when a file leaves memory that an evictable mark did not keep).
 //! - The locks are leaves, and nothing is told under them. Groups are told under whatever locks
 //!   those hold to whom it happened; they are asked without any.
 
@@ -206,8 +206,8 @@ impl Marks {
         let list = self.list.lock();
         list.iter().find(|m| is_same(&m.group, group)).cloned()
     }
-    /// Adds a mark that asks for nothing yet. (A group holds a lock of its own, so that there are not
-    /// two of it.)
+    /// Adds a mark that asks for nothing yet. (A group holds a lock of its own, so that there are
+    /// not two of it.)
     pub fn add(
         self: &Arc<Self>,
         group: &Weak<dyn Group>,

@@ -1,9 +1,9 @@
 //! Explicit congestion notification (RFC 3168; Linux's `tcp_ecn.h`).
 //!
 //! Both ends say in their SYNs that they can. Then new data goes in packets that a network may mark
-//! instead of dropping them; who gets a marked one says so in all it sends (ECE) until its peer says
-//! that it has slowed down (CWR), which it does once in a window, as for a loss. What is sent again,
-//! and what carries no data, is not to be marked (6.1.4, 6.1.5).
+//! instead of dropping them; who gets a marked one says so in all it sends (ECE) until its peer
+//! says that it has slowed down (CWR), which it does once in a window, as for a loss. What is sent
+//! again, and what carries no data, is not to be marked (6.1.4, 6.1.5).
 
 use super::{Connection, State};
 use crate::tcp::config::Ecn;

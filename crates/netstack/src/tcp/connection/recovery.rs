@@ -146,8 +146,8 @@ impl Connection {
         }
     }
 
-    /// A first loss. Where a mark has the window come down already, it does not come down twice, and
-    /// that is not taken back (Linux: `tcp_enter_recovery`).
+    /// A first loss. Where a mark has the window come down already, it does not come down twice,
+    /// and that is not taken back (Linux: `tcp_enter_recovery`).
     fn begin_recovery(&mut self) {
         if self.recovery.phase != Phase::Slowed {
             self.begin(Phase::Recovery);

@@ -42,7 +42,8 @@ fn open(cx: &Context, e: &Sqe, how: OpenHow) -> Prepared {
 }
 
 /// Opens without waiting: Linux opens a path that it remembers with O_NONBLOCK, so that a FIFO does
-/// not wait for its other end (`io_openat2`). (So `EAGAIN` tells of a lease, for which Linux waits.)
+/// not wait for its other end (`io_openat2`). (So `EAGAIN` tells of a lease, for which Linux
+/// waits.)
 fn do_open(
     cx: &Context,
     r: &Request,

@@ -1,7 +1,8 @@
 //! What a domain says of operations on files and names (`security/landlock/fs.c`).
 //!
 //! Whether a file may get another parent is [`refer`]. Each look goes from the file up to its root,
-//! over mounts, until all is granted. Where the caller has no domain it costs one look at a pointer.
+//! over mounts, until all is granted. Where the caller has no domain it costs one look at a
+//! pointer.
 
 mod refer;
 

@@ -119,8 +119,8 @@ impl DynFile for Numbers {
     }
 }
 
-/// `net.ipv4.conf` and that of IPv6: a directory for each device, as it is when it is looked at, for
-/// those to come, and for all.
+/// `net.ipv4.conf` and that of IPv6: a directory for each device, as it is when it is looked at,
+/// for those to come, and for all.
 struct Confs(Arc<NetNs>, ConfVersion);
 
 impl Confs {
