@@ -471,9 +471,6 @@ impl Monitor {
     }
 
     fn hung_up(&mut self, r: &Running, id: u64) {
-        let execs = self.pending.iter();
-        let execs = execs.filter(|(_, p)| p.client == Some(id) && p.kind == control::EXEC);
-        let execs: Vec<u32> = execs.map(|(n, _)| *n).collect();
         // Of these the answer still counts: a program that nobody waits for is to be ended, and
         // what is paused is known to be.
         let counts = |kind| matches!(kind, control::EXEC | control::PAUSE | control::RESUME);
@@ -482,17 +479,18 @@ impl Monitor {
         for number in self.outbox.forget(id) {
             self.pending.remove(&number);
         }
-        // (What went out: the application can hold it up.)
+        // What went out is given up: the application can hold it up.
+        let execs = self.pending.iter();
+        let execs = execs.filter(|(_, p)| p.client == Some(id) && p.kind == control::EXEC);
+        let execs: Vec<u32> = execs.map(|(n, _)| *n).collect();
         for number in execs {
-            if self.pending.contains_key(&number) {
-                let (kind, given) = (control::GIVE_UP, Vec::new());
-                let message = Message::Ask {
-                    kind,
-                    number,
-                    given,
-                };
-                self.tell(r, Sender::OWN, message);
-            }
+            let (kind, given) = (control::GIVE_UP, Vec::new());
+            let message = Message::Ask {
+                kind,
+                number,
+                given,
+            };
+            self.tell(r, Sender::OWN, message);
         }
         if let Some(p) = self.clients.remove(&id).and_then(|c| c.process) {
             // Nobody can learn of its end: as if its process on the host had been killed.

@@ -52,13 +52,8 @@ pub(super) struct Entry {
     kind: Kind,
     pub(super) mark: Arc<Mark>,
     fsid: Option<Fsid>,
-    /// What it is of, as `/proc/PID/fdinfo` shows it.
-    of: String,
-    fhandle: String,
+    place: Place,
     _counted: Option<Charge>,
-    /// For the file that it keeps in use, and what keeps it.
-    _held: Option<Charge>,
-    kept: Option<Watched>,
 }
 
 impl Entry {
@@ -69,8 +64,8 @@ impl Entry {
         let mflags = flag(a.survives, FAN_MARK_IGNORED_SURV_MODIFY)
             | flag(a.evictable, FAN_MARK_EVICTABLE)
             | flag(a.own_flags, FAN_MARK_IGNORE);
-        let (of, mask, ignored) = (&self.of, a.events, a.ignored);
-        let fhandle = &self.fhandle;
+        let Place { of, fhandle, .. } = &self.place;
+        let (mask, ignored) = (a.events, a.ignored);
         format!("{of} mflags:{mflags:x} mask:{mask:x} ignored_mask:{ignored:x}{fhandle}")
     }
 }
@@ -78,10 +73,12 @@ impl Entry {
 /// What a mark is of, asked of the file before anything is locked: it may be a question to the
 /// host.
 struct Place {
+    /// As `/proc/PID/fdinfo` shows it.
     of: String,
     fhandle: String,
-    held: Option<Charge>,
-    kept: Option<Watched>,
+    /// For the file that it keeps in use, and what keeps it.
+    _held: Option<Charge>,
+    _kept: Option<Watched>,
 }
 
 impl Fanotify {
@@ -96,7 +93,23 @@ impl Fanotify {
         let place = self.place(p, c)?;
         let mut all = self.entries.lock();
         let (mark, is_new) = match marks.find(&me) {
-            Some(m) => (m, false),
+            Some(m) => {
+                let asks = m.asks();
+                let evicts = c.evictable && !asks.evictable;
+                let loses_flags = c.to == To::Ignore && asks.own_flags;
+                let dies = c.to == To::IgnoreWithFlags && !c.survives && asks.survives;
+                if evicts || loses_flags || dies {
+                    return Err(EEXIST);
+                }
+                // From now on it keeps its file.
+                if !c.evictable
+                    && asks.evictable
+                    && let Some(e) = all.get_mut(&m.number)
+                {
+                    e.place = place;
+                }
+                (m, false)
+            }
             None => {
                 let add = || marks.add(&me, p.mnt.sb(), fsid.map_or(0, |f| f.number));
                 let e = self.new_entry(place, c.kind, fsid, &all, add)?;
@@ -105,22 +118,6 @@ impl Fanotify {
                 (m, true)
             }
         };
-        let asks = mark.asks();
-        if !is_new {
-            let evicts = c.evictable && !asks.evictable;
-            let loses_flags = c.to == To::Ignore && asks.own_flags;
-            let dies = c.to == To::IgnoreWithFlags && !c.survives && asks.survives;
-            if evicts || loses_flags || dies {
-                return Err(EEXIST);
-            }
-        }
-        if c.kind == Kind::Inode
-            && !c.evictable
-            && asks.evictable
-            && let Some(e) = all.get_mut(&mark.number)
-        {
-            e.kept = Some(keep_at(p));
-        }
         mark.change(|a| {
             a.evictable = c.evictable && (is_new || a.evictable);
             match c.to {
@@ -139,8 +136,8 @@ impl Fanotify {
         let whole = |of| Place {
             of,
             fhandle: String::new(),
-            held: None,
-            kept: None,
+            _held: None,
+            _kept: None,
         };
         Ok(match c.kind {
             Kind::Mount => whole(format!("mnt_id:{:x}", p.mnt.id)),
@@ -150,8 +147,8 @@ impl Fanotify {
                 Place {
                     of: file.numbers(),
                     fhandle: file.fhandle(),
-                    held: self.cred.hold(p.inode()?.host_user())?,
-                    kept: (!c.evictable).then(|| keep_at(p)),
+                    _held: self.cred.hold(p.inode()?.host_user())?,
+                    _kept: (!c.evictable).then(|| keep_at(p)),
                 }
             }
         })
@@ -178,13 +175,10 @@ impl Fanotify {
         }
         Ok(Entry {
             kind,
-            of: place.of,
             mark: add(),
             fsid,
-            fhandle: place.fhandle,
+            place,
             _counted: counted,
-            _held: place.held,
-            kept: place.kept,
         })
     }
 

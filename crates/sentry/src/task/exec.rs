@@ -91,6 +91,19 @@ struct Opened {
     filename: Vec<u8>,
 }
 
+/// Opens a program or its interpreter, whose beginning is read.
+fn open_to_read(
+    task: &Arc<Task>,
+    at: &At,
+    path: &[u8],
+    walk: Walk,
+) -> Result<(Arc<File>, ExecGuard)> {
+    let (file, guard) = task.with_paths(|p| p.open_exec(at, path, walk))?;
+    file.may_read(&**task)?;
+    file.accessed();
+    Ok((file, guard))
+}
+
 /// Finds the program: follows scripts, opens the interpreter.
 fn open(task: &Arc<Task>, req: &ExecRequest) -> Result<Opened> {
     let mut argv = req.argv.clone();
@@ -99,9 +112,7 @@ fn open(task: &Arc<Task>, req: &ExecRequest) -> Result<Opened> {
     let mut walk = req.walk;
     let root = task.fs().root();
     for _ in 0..=loader::MAX_SCRIPTS {
-        let (file, guard) = task.with_paths(|p| p.open_exec(&at, &path, walk))?;
-        file.may_read(&**task)?;
-        file.accessed();
+        let (file, guard) = open_to_read(task, &at, &path, walk)?;
         match loader::identify(Arc::new(FileImage(file.clone(), root.clone())))? {
             Program::Script(s) => {
                 if req.by_fd.as_ref().is_some_and(|b| b.closes) {
@@ -123,10 +134,7 @@ fn open(task: &Arc<Task>, req: &ExecRequest) -> Result<Opened> {
                 let interpreter = match elf.interpreter() {
                     None => None,
                     Some(name) => {
-                        let (f, g) =
-                            task.with_paths(|p| p.open_exec(&At::Cwd, name, Walk::FOLLOW))?;
-                        f.may_read(&**task)?;
-                        f.accessed();
+                        let (f, g) = open_to_read(task, &At::Cwd, name, Walk::FOLLOW)?;
                         let image = Arc::new(FileImage(f.clone(), root.clone()));
                         Some((Elf::parse_interpreter(image)?, f, g))
                     }

@@ -86,5 +86,5 @@ impl Tasks for Readers {
 fn pidfd(t: &Task, who: &Arc<Pid>) -> Result<Arc<File>> {
     let g = t.kernel.tasks.lock().group(who.id);
     let g = g.filter(|g| Arc::ptr_eq(&g.pid, who)).ok_or(ESRCH)?;
-    Ok(PidFd::file(&t.kernel, &g, &t.cred()))
+    Ok(PidFd::file(&t.kernel, &g, &t.cred(), 0))
 }

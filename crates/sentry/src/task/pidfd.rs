@@ -66,18 +66,19 @@ pub struct PidFd {
 }
 
 impl PidFd {
-    /// A new one.
+    /// A new one; of the flags O_NONBLOCK counts.
     #[must_use]
     pub fn file(
         k: &Arc<crate::Kernel>,
         g: &Arc<ThreadGroup>,
         cred: &Arc<Credentials>,
+        flags: u32,
     ) -> Arc<File> {
         let ops = Arc::new(PidFd {
             group: g.clone(),
             kernel: Arc::downgrade(k),
         });
-        File::new(ops, O_RDWR, None, cred.clone())
+        File::new(ops, O_RDWR | (flags & O_NONBLOCK), None, cred.clone())
     }
     /// What `/proc/PID/fdinfo` tells, in a pid namespace's numbers.
     #[must_use]
@@ -204,11 +205,7 @@ impl FileOps for PidFd {
 
 /// Opens one; it is close-on-exec.
 pub fn open(cx: &Context, group: &Arc<ThreadGroup>, flags: u32) -> Result<i32> {
-    let ops = Arc::new(PidFd {
-        group: group.clone(),
-        kernel: Arc::downgrade(&cx.kernel),
-    });
-    let f = File::new(ops, O_RDWR | (flags & O_NONBLOCK), None, cx.cred());
+    let f = PidFd::file(&cx.kernel, group, &cx.cred(), flags);
     let room = cx.room();
     cx.files().install(f, CloseOnExec::Yes, &room)
 }
