@@ -169,6 +169,7 @@ const struct call calls[] = {
     C(nanosleep, 3, OUT, TS, B), C(clock_nanosleep, 3, OUT, CLOCK, BITS(0, 0, 1), TS, B), C(clock_gettime, 4, OUT, CLOCK, B), C(clock_getres, 3, OUT, CLOCK, B), C(clock_settime, 2, OUT, CLOCK, TS), C(adjtimex, 2, OUT, B), C(clock_adjtime, 2, OUT, CLOCK, B),
     C(settimeofday, 2, OUT, S(S_TIMEVAL), B), C(vhangup, 1, OUT),
     C(reboot, 1, OUT, ONE(0xfee1dead, 0xfee1dead, 1), ONE(672274793, 0), ONE(0, 0x89abcdef, 12345), B),
+    C(bpf, 2, ANY, ONE(5, 5, 8, 9, 11, 13, 15, 16, 0, 28), S(S_BPF), ONE(152, 48, 32, 64, 8, 4, 16, 0, 4096, 4097)),
     X(444, landlock_create_ruleset, 2, RULESET, S(S_RULESET), ONE(24, 24, 16, 8, 32, 0), ONE(0, 0, 0, 0, 1, 2, 4)), X(445, landlock_add_rule, 3, OUT, F(RULESET), ONE(1, 1, 2, 3), S(S_RULE), ONE(0, 0, 0, 1)),
     X(446, landlock_restrict_self, 1, OUT, F(RULESET), ONE(0, 0, 0, 1)),
     X(459, lsm_get_self_attr, 2, OUT, ONE(0, 100, 105), B, W, ONE(0, 0, 1, 2)), X(460, lsm_set_self_attr, 2, OUT, ONE(0, 100), B, L, ONE(0, 0, 1)),

@@ -123,6 +123,18 @@ static u64 address(struct thread *t, struct sockaddr_storage *s) {
     }
     }
 }
+// Of a program that may run, of two descriptors, or of numbers.
+static void *bpf_attr(struct thread *t) {
+    static const u64 insns[][4] = {{0x1000000b7, 0x95}, {0x1000000b7, 0x411261, 0x300010215, 0x95}, {0xb7, 0x95}, {0x95}};
+    unsigned a[38] = {15, 1 + below(t, 4)};
+    const u64 *p = insns[below(t, 4)];
+    switch (below(t, 3)) {
+    case 0: *(const u64 **)(a + 2) = p, *(const char **)(a + 4) = "GPL"; break;
+    case 1: a[0] = descriptor(t, DIR_), a[1] = descriptor(t, ANY), a[2] = 6, a[3] = below(t, 8), a[4] = descriptor(t, ANY); break;
+    default: for (int i = 0; i < 8; i++) a[i] = number(t);
+    }
+    return put(t, a, sizeof a);
+}
 static struct msghdr message(struct thread *t) {
     struct msghdr m = {.msg_iov = iovs(t), .msg_iovlen = one_in(t, 20) ? number(t) : below(t, 8)};
     struct sockaddr_storage s;
@@ -203,6 +215,7 @@ static void *small_struct(struct thread *t, enum what w) {
     case S_RULESET: { u64 a[3] = {one_in(t, 6) ? number(t) : rnd(t) & 0xffff, below(t, 4), one_in(t, 2) ? 0 : below(t, 4)}; return put(t, a, sizeof a); }
     // A directory's, packed; or a port's.
     case S_RULE: { u64 a[2] = {one_in(t, 6) ? number(t) : rnd(t) & 0xffff, one_in(t, 2) ? descriptor(t, one_in(t, 2) ? PATH_ : DIR_) : below(t, 65536)}; if (one_in(t, 3)) a[0] &= 3; return put(t, a, sizeof a); }
+    case S_BPF: return bpf_attr(t);
     case S_SCHED: { int p = one_in(t, 2) ? 0 : (int)number(t); return put(t, &p, 4); }
     case S_OPTION: { int o[32] = {one_in(t, 2) ? (int)number(t) : (int)below(t, 2), below(t, 3)}; return put(t, o, sizeof o); }
     default: return put(t, v, sizeof v);

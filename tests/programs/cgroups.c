@@ -147,6 +147,12 @@ static void moving(void)
 		return;
 	T(mkdir(at("a"), 0755));
 	pid_t p = child();
+	/* A text ends at its first 0. */
+	int procs = open(at("cgroup.procs"), O_WRONLY);
+	T(write(procs, "0\0x", 3));
+	T(write(procs, "\0", 1));
+	close(procs);
+	set("../cgroup.procs", "0");
 	T(setn("a/cgroup.procs", p));
 	Y(atoi(get("a/cgroup.procs")) == p);
 	Y(atoi(get("a/cgroup.threads")) == p);

@@ -1219,6 +1219,7 @@ static void devices(void)
 static void proc_numbers(void)
 {
 	static const char *texts[] = { "5", "6\n", " 7 \n", "0x10", "021", "+18", "0X13", "20x", "", "\n", "0x", "--5", "+ 5", "99999999999", "08", "0" };
+	static const struct { const char *text; int len; } ended[] = { { "9\0", 2 }, { "9\0x", 3 }, { "\0", 1 }, { "1\0\n", 3 } };
 	char was[16] = "";
 	for (unsigned i = 0; i < sizeof texts / sizeof *texts; i++) {
 		int fd = open("/proc/self/oom_score_adj", O_RDWR);
@@ -1230,6 +1231,15 @@ static void proc_numbers(void)
 		S(was, 6);
 		close(fd);
 	}
+	int fd = open("/proc/self/oom_score_adj", O_RDWR), comm = open("/proc/self/comm", O_RDWR);
+	for (unsigned i = 0; i < sizeof ended / sizeof *ended; i++)
+		T(pwrite(fd, ended[i].text, ended[i].len, 0));
+	T(write(comm, "ab\0cd", 5));
+	memset(was, 0, sizeof was);
+	T(pread(comm, was, 15, 0));
+	S(was, 8);
+	close(fd);
+	close(comm);
 }
 
 static void proc_self(void)

@@ -7,6 +7,8 @@
 //! instruction.
 #![forbid(unsafe_code)]
 
+pub mod extended;
+
 use abi::Result;
 use abi::errno::EINVAL;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};

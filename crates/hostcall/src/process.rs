@@ -315,10 +315,13 @@ pub fn trim_allocator() {
 /// file of /sys when threads contend, and asks /proc whether memory is overcommitted when it gives
 /// back the end of an arena, which an allow-list does not let it do. An arena's end is at most 64
 /// MB.
+///
+/// More arenas than CPUs serve nobody, and each keeps what is free in it.
 pub fn limit_arenas() {
+    let arenas = cpus().len().clamp(2, 4) as libc::c_int;
     // SAFETY: tuning calls; before threads contend.
     unsafe {
-        libc::mallopt(libc::M_ARENA_MAX, 4);
+        libc::mallopt(libc::M_ARENA_MAX, arenas);
         libc::mallopt(libc::M_TRIM_THRESHOLD, 64 << 20);
         // Setting one threshold ends the adaptation of this one.
         libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 20);

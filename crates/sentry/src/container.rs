@@ -130,6 +130,8 @@ pub struct Container {
     /// `kernel.io_uring_disabled` and `kernel.io_uring_group`. Atomic.
     pub uring_disabled: Arc<AtomicI64>,
     pub uring_group: Arc<AtomicI64>,
+    /// Programs of its processes'. Has a lock of its own, a leaf.
+    pub programs: Arc<crate::cgroup::devices::Programs>,
     /// Of memory. Has a lock of its own, a leaf.
     pub shortage: Arc<Shortage>,
     /// What dmesg(1) shows.
@@ -185,6 +187,7 @@ impl Container {
             keys: Arc::default(),
             uring_disabled: Arc::default(),
             uring_group: Arc::new(AtomicI64::new(-1)),
+            programs: Arc::default(),
             shortage: Arc::default(),
             log: log::KernelLog::begun(),
         };

@@ -44,6 +44,7 @@ bitflags::bitflags! {
         const AUDIT_CONTROL = 1 << 30;
         const SETFCAP = 1 << 31;
         const SYSLOG = 1 << 34;
+        const BPF = 1 << 39;
         const CHECKPOINT_RESTORE = 1 << 40;
     }
 }

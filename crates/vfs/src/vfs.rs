@@ -5,6 +5,7 @@ use crate::dentry::Dentry;
 use crate::file::FileOps;
 use crate::inode::Slot;
 use crate::locks::WaitGraph;
+use crate::mode::FileType;
 use crate::mount::{Mount, MountFlags, Path};
 use crate::namespace::Registry;
 use crate::params::{Param, Params};
@@ -13,8 +14,8 @@ use abi::Result;
 use abi::errno::{EINVAL, ENODEV, ENXIO};
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use wait::Blocker;
 
 /// What the pipe's author plugs in.
@@ -44,6 +45,35 @@ pub trait Device: Send + Sync {
     fn open(&self, open: &DeviceOpen<'_>) -> Result<Arc<dyn FileOps>>;
 }
 
+bitflags::bitflags! {
+    /// What somebody does with a device; numbers as `BPF_DEVCG_ACC_*` are.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct DeviceWant: u32 {
+        /// Makes a node of it.
+        const MKNOD = 1;
+        const READ = 2;
+        const WRITE = 4;
+    }
+}
+
+/// A device that somebody wants to use, or to make a node of.
+pub struct DeviceUse<'a> {
+    /// [`FileType::Char`] or [`FileType::Block`].
+    pub kind: FileType,
+    pub rdev: u64,
+    pub want: DeviceWant,
+    pub caller: Caller<'a>,
+}
+
+/// Who says which devices may be used, whatever their nodes' modes say: control groups
+/// (`devcgroup_inode_permission`).
+pub trait DeviceGuard: Send + Sync {
+    /// Whether it forbids any: nothing is asked of it otherwise.
+    fn is_on(&self) -> bool;
+    /// `EPERM` for what may not be.
+    fn may(&self, u: &DeviceUse<'_>) -> Result<()>;
+}
+
 /// A major and a minor number.
 type Numbers = (u32, Option<u32>);
 
@@ -52,11 +82,23 @@ type Numbers = (u32, Option<u32>);
 pub struct DeviceRegistry {
     /// By major and minor number; a minor of `None` stands for all of that major.
     devices: RwLock<BTreeMap<Numbers, Arc<dyn Device>>>,
+    guard: OnceLock<Arc<dyn DeviceGuard>>,
 }
 
 impl DeviceRegistry {
     pub fn register(&self, major: u32, minor: Option<u32>, device: Arc<dyn Device>) {
         self.devices.write().insert((major, minor), device);
+    }
+    /// Once, before there are callers.
+    pub fn set_guard(&self, g: Arc<dyn DeviceGuard>) {
+        let _ = self.guard.set(g);
+    }
+    /// Asks the guard of the device that `what` gives.
+    pub(crate) fn may<'a>(&self, what: impl FnOnce() -> Result<DeviceUse<'a>>) -> Result<()> {
+        match self.guard.get() {
+            Some(g) if g.is_on() => g.may(&what()?),
+            _ => Ok(()),
+        }
     }
     /// Opens a device; `ENXIO` where nobody registered its number.
     pub fn open(&self, open: &DeviceOpen<'_>) -> Result<Arc<dyn FileOps>> {

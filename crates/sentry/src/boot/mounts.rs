@@ -46,6 +46,7 @@ impl SpecialFiles for Fifos {
 pub fn register(kernel: &Arc<Kernel>) {
     let vfs = &kernel.vfs;
     vfs.set_special_files(Arc::new(Fifos));
+    vfs.devices.set_guard(kernel.cgroups.device_guard());
     let pages = kernel.total_memory / abi::PAGE_SIZE;
     for name in ["tmpfs", "devtmpfs"] {
         let kernel = Arc::downgrade(kernel);

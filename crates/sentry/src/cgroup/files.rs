@@ -445,7 +445,7 @@ impl DynFile for CgroupFile {
         if c.is_dead() {
             return Err(ENODEV);
         }
-        let text = std::str::from_utf8(data).map_err(|_| EINVAL)?;
+        let text = crate::fs::written(data)?;
         if let Own::Alarm(alarm) = &self.own {
             self.set_alarm(alarm, file, text)?;
             return Ok(data.len());

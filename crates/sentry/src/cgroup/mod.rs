@@ -8,6 +8,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | [`devices`] | programs that say which devices a group may use |
 //! | [`files`] | the files that a group shows |
 //! | [`limits`] | what the host limits a container to, as its root group tells it |
 //! | [`memory`] | the `memory` controller of groups below the root |
@@ -22,6 +23,7 @@
 //! its children; what its processes make is paid from the nearest account upwards
 //! ([`Cgroup::account`]), which changes with the tree's shape and moves alone.
 
+pub mod devices;
 pub mod files;
 pub mod limits;
 pub mod memory;
@@ -93,6 +95,8 @@ pub struct Hierarchy {
     /// Held by everything that changes the tree's shape, moves processes, or freezes.
     change: Mutex<()>,
     next_id: AtomicU64,
+    /// How many programs are attached to groups of all trees. Atomic.
+    attached: Arc<AtomicUsize>,
 }
 
 /// A group.
@@ -128,6 +132,8 @@ pub struct Cgroup {
     happened: Happened,
     /// Of a container's root group. A leaf lock.
     limits: Mutex<config::Limits>,
+    /// Changed under [`Hierarchy::change`]. A leaf lock.
+    devices: Mutex<devices::Attached>,
 }
 
 /// Files that tell when they change, and all others.
@@ -239,6 +245,7 @@ impl Cgroup {
             memory: Mutex::new(None),
             happened: Happened::default(),
             limits: Mutex::default(),
+            devices: Mutex::default(),
         })
     }
     /// For a process that was never listed.
@@ -469,6 +476,7 @@ impl Hierarchy {
             root: Cgroup::new(1, b"", None, 0, 0),
             change: Mutex::new(()),
             next_id: AtomicU64::new(2),
+            attached: Arc::default(),
         }
     }
     /// The initial cgroup namespace.
@@ -547,6 +555,7 @@ impl Hierarchy {
         // What it leaves, files in memory, counts for those above.
         let memory = c.memory.lock().take();
         drop(memory);
+        drop(std::mem::take(&mut *c.devices.lock()));
         c.end_alarms();
         Ok(())
     }

@@ -24,6 +24,13 @@ pub fn meminfo(k: &Kernel, c: &Container) -> (u64, u64) {
     (total, total.saturating_sub(s.resident))
 }
 
+/// What was written to a file of the kernel's, which most of them take as a C string: up to its
+/// first 0. `EINVAL` for what is no text.
+pub fn written(data: &[u8]) -> abi::Result<&str> {
+    let end = data.iter().position(|b| *b == 0).unwrap_or(data.len());
+    std::str::from_utf8(&data[..end]).map_err(|_| abi::errno::EINVAL)
+}
+
 /// All CPUs of a machine that has `n`, as lists of CPUs are written.
 #[must_use]
 pub fn cpu_list(n: u32) -> String {

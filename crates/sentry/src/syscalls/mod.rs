@@ -7,6 +7,7 @@
 mod aio;
 pub mod args;
 mod attributes;
+mod bpf;
 mod creds;
 mod descriptors;
 mod directories;
@@ -77,6 +78,7 @@ pub struct Call {
 const ALL: &[&[Call]] = &[
     aio::CALLS,
     attributes::CALLS,
+    bpf::CALLS,
     creds::CALLS,
     descriptors::CALLS,
     directories::CALLS,

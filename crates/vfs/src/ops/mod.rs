@@ -33,6 +33,7 @@ use crate::dentry::Dentry;
 use crate::inode::{Inode, NewNode, SetAttr};
 use crate::mode::{FileType, Perm, Want};
 use crate::mount::Path;
+use crate::vfs::{DeviceUse, DeviceWant};
 use crate::watch;
 use abi::errno::{EBUSY, EEXIST, EISDIR, ENOENT, ENOTDIR, EOVERFLOW, EPERM, EROFS};
 use abi::linux::{S_ISGID, S_ISUID, S_ISVTX};
@@ -49,7 +50,28 @@ impl PathCx<'_> {
         {
             return Err(EROFS);
         }
-        inode.permission(&self.caller, want)
+        inode.permission(&self.caller, want)?;
+        match inode.file_type() {
+            kind @ (FileType::Char | FileType::Block) => self.device_permission(inode, kind, want),
+            _ => Ok(()),
+        }
+    }
+
+    fn device_permission(&self, i: &Arc<dyn Inode>, kind: FileType, want: Want) -> Result<()> {
+        let mut device = DeviceWant::empty();
+        device.set(DeviceWant::READ, want.contains(Want::READ));
+        device.set(DeviceWant::WRITE, want.contains(Want::WRITE));
+        if device.is_empty() {
+            return Ok(());
+        }
+        self.vfs.devices.may(|| {
+            Ok(DeviceUse {
+                kind,
+                rdev: i.stat()?.rdev,
+                want: device,
+                caller: self.caller,
+            })
+        })
     }
 
     /// Changes attributes that were checked, and tells the watchers.

@@ -9,6 +9,7 @@ use crate::inode::{Inode, NewNode, RenameFlags};
 use crate::landlock::FsAccess;
 use crate::mode::{FileType, Want};
 use crate::mount::Path;
+use crate::vfs::{DeviceUse, DeviceWant};
 use crate::walk::{Last, Place, Walk};
 use crate::watch;
 use abi::Result;
@@ -79,6 +80,16 @@ impl PathCx<'_> {
         }
         self.make(at, path, mode, kind, |dir, name, new| {
             let d = dir.inode()?;
+            if kind == FileType::Block || kind == FileType::Char && rdev != 0 {
+                self.vfs.devices.may(|| {
+                    Ok(DeviceUse {
+                        kind,
+                        rdev,
+                        want: DeviceWant::MKNOD,
+                        caller: self.caller,
+                    })
+                })?;
+            }
             match kind {
                 FileType::Regular => d.create(&self.caller, name, new),
                 _ => d.mknod(&self.caller, name, kind, rdev, new),

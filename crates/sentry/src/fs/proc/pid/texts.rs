@@ -186,7 +186,7 @@ impl DynFile for About {
         if self.entry.0 == "timens_offsets" {
             return self.set_time_offsets(file, data);
         }
-        let text = std::str::from_utf8(data).map_err(|_| EINVAL)?.trim_end();
+        let text = crate::fs::written(data)?.trim_end();
         match self.entry.0 {
             "comm" => self.set_comm(text.as_bytes())?,
             "oom_score_adj" => self.set_oom_score_adj(file, text)?,
