@@ -402,6 +402,21 @@ static void attributes(void)
 	T(fs.f_namelen);
 	T(fstatfs(fd, &fs));
 	T(statfs("missing", &fs));
+	T(statfs("/proc/self/ns/net", &fs));
+	T(fs.f_type);
+	int pair[2], sock = socket(AF_UNIX, SOCK_STREAM, 0), ns = open("/proc/self/ns/mnt", O_RDONLY);
+	pipe(pair);
+	for (int i = 0; i < 4; i++) {
+		int of = i == 0 ? pair[0] : i == 1 ? sock : i == 2 ? ns : epoll_create1(0);
+		char name[64];
+		T(fstatfs(of, &fs));
+		T(fs.f_type);
+		sprintf(name, "/proc/self/fd/%d", of);
+		T(statfs(name, &fs));
+		T(fs.f_type);
+		close(of);
+	}
+	close(pair[1]);
 	stat("/dev/null", &s);
 	T(S_ISCHR(s.st_mode));
 	T(major(s.st_rdev) * 1000 + minor(s.st_rdev));

@@ -129,7 +129,9 @@ impl NsRef {
     #[must_use]
     pub fn place(&self, vfs: &vfs::Vfs) -> Path {
         let node = DynNode::File(Arc::new(NsNode(self.clone())));
-        dynamic::detached(vfs, "nsfs", node)
+        /// `NSFS_MAGIC`.
+        const MAGIC: u64 = 0x6e73_6673;
+        dynamic::detached(vfs, "nsfs", MAGIC, node)
     }
     fn open(&self) -> Arc<dyn FileOps> {
         Arc::new(NsFile(self.clone()))

@@ -279,11 +279,11 @@ impl DynFs {
 /// A place in no tree for one generated node: where a magic link leads that stands for an object
 /// without a path.
 #[must_use]
-pub fn detached(vfs: &Vfs, name: &'static str, node: DynNode) -> Path {
+pub fn detached(vfs: &Vfs, name: &'static str, magic: u64, node: DynNode) -> Path {
     let dev = vfs.new_dev();
     let fs = Arc::new(DynFs {
         name,
-        magic: 0,
+        magic,
         dev,
         born: now(),
         options: None,

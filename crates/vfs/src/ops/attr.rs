@@ -14,7 +14,8 @@ use crate::watch;
 use crate::{Stat, now};
 use abi::Result;
 use abi::errno::{EACCES, EBADF, EINVAL, EISDIR, ENOSYS, EOPNOTSUPP, EPERM, EROFS};
-use abi::linux::{AT_EACCESS, AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, S_ISGID, S_ISUID};
+use abi::linux::{AT_EACCESS, AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW};
+use abi::linux::{S_IFIFO, S_IFMT, S_IFSOCK, S_ISGID, S_ISUID};
 use std::sync::Arc;
 
 /// One time of utimensat(2).
@@ -59,12 +60,24 @@ pub fn fstatfs(file: &File) -> Result<StatFs> {
     match &file.path {
         Some(p) => statfs_path(p),
         None => Ok(StatFs {
-            // PIPEFS_MAGIC would be a guess; ANON_INODE_FS_MAGIC says "none of the above".
-            magic: 0x0904_1934,
+            magic: anonymous_magic(file),
             bsize: 4096,
             namelen: 255,
             ..StatFs::default()
         }),
+    }
+}
+
+/// The file system of a file without a path: pipefs, sockfs, or that of all others.
+#[must_use]
+pub fn anonymous_magic(file: &File) -> u64 {
+    const PIPEFS: u64 = 0x5049_5045;
+    const SOCKFS: u64 = 0x534f_434b;
+    const ANON_INODEFS: u64 = 0x0904_1934;
+    match file.ops.stat().map(|s| s.mode & S_IFMT) {
+        Ok(S_IFIFO) => PIPEFS,
+        Ok(S_IFSOCK) => SOCKFS,
+        _ => ANON_INODEFS,
     }
 }
 

@@ -15,7 +15,7 @@ mod rename;
 mod tree_file;
 mod xattr;
 
-pub use attr::{UtimeArg, fstat, fstatfs, stat_path, statfs_path};
+pub use attr::{UtimeArg, anonymous_magic, fstat, fstatfs, stat_path, statfs_path};
 pub use counts::ExecGuard;
 pub use fs_config::{Exclusive, FsConfig};
 pub use handles::{Handle, Marked, Purpose, internal_dev};

@@ -103,6 +103,7 @@ impl DynLink for FdLink {
             None => Ok(Some(dynamic::detached(
                 &self.me.kernel()?.vfs,
                 "pipefs",
+                vfs::ops::anonymous_magic(&f),
                 DynNode::File(Arc::new(Reopen(f))),
             ))),
         }
