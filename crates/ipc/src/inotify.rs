@@ -82,6 +82,15 @@ struct Event {
 }
 
 impl Event {
+    /// Some were lost.
+    fn overflow() -> Event {
+        Event {
+            wd: -1,
+            mask: IN_Q_OVERFLOW,
+            cookie: 0,
+            name: Vec::new(),
+        }
+    }
     /// The name with its terminator, rounded up to the header's size, as Linux pads it.
     fn name_len(&self) -> usize {
         if self.name.is_empty() {
@@ -308,18 +317,13 @@ impl Inotify {
             if s.events.back() == Some(&e) {
                 return;
             }
-            if !s.has_room(e.memory()) {
-                if s.events.back().is_none_or(|l| l.mask != IN_Q_OVERFLOW) {
-                    let over = Event {
-                        wd: -1,
-                        mask: IN_Q_OVERFLOW,
-                        cookie: 0,
-                        name: Vec::new(),
-                    };
-                    s.events.push_back(over);
-                }
+            let e = if s.has_room(e.memory()) {
+                e
+            } else if s.events.back().is_none_or(|l| l.mask != IN_Q_OVERFLOW) {
+                Event::overflow()
+            } else {
                 return;
-            }
+            };
             s.events.push_back(e);
         }
         self.queue.notify(Events::READABLE);
