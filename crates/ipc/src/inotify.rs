@@ -17,6 +17,7 @@ use vfs::ops::Marked;
 use vfs::ucounts::{Charge, Kind};
 use vfs::watch::{IN_EXCL_UNLINK, Watched};
 use vfs::{Credentials, File, FileOps, Sink, Stat};
+use wait::later::drop_later;
 use wait::{Events, WaitQueue};
 
 pub const IN_Q_OVERFLOW: u32 = 0x4000;
@@ -34,6 +35,7 @@ const MAX_QUEUED: usize = 16384;
 /// An inotify instance.
 pub struct Inotify {
     me: Weak<Inotify>,
+    /// Taken after a list's `watchers`; else a leaf. No watch is dropped under it.
     state: Mutex<State>,
     queue: WaitQueue,
     /// Counts it for its user, who its watches count for, too.
@@ -414,13 +416,29 @@ impl FileOps for Inotify {
     }
 }
 
-impl Drop for Inotify {
+/// What an instance leaves behind: files that it kept, which know it. It may end under the locks of
+/// one that told it something.
+struct Rest {
+    of: Weak<Inotify>,
+    state: State,
+}
+
+impl Drop for Rest {
     fn drop(&mut self) {
-        for (wd, w) in std::mem::take(&mut self.state.get_mut().watches) {
+        for (wd, w) in &self.state.watches {
             if let Some(l) = w.list.upgrade() {
-                l.remove(&self.me, wd);
+                l.remove(&self.of, *wd);
             }
         }
+    }
+}
+
+impl Drop for Inotify {
+    fn drop(&mut self) {
+        drop_later(Rest {
+            of: self.me.clone(),
+            state: std::mem::take(self.state.get_mut()),
+        });
     }
 }
 
@@ -428,6 +446,7 @@ impl Drop for Inotify {
 mod tests {
     use super::*;
     use crate::testing::*;
+    use wait::later;
 
     #[test]
     fn watches_events_overflow() {
@@ -492,7 +511,16 @@ mod tests {
         assert_eq!(u.count(Kind::Kmem), own);
         event(0);
         assert_eq!(i.state.lock().events.len(), 1);
+        // Without locks: who ends it may hold some.
+        struct Here;
+        impl later::Boundary for Here {
+            fn ask(&self) {}
+        }
+        let _bounded = later::Bounded::by(Arc::new(Here));
         drop((i, f));
+        assert!(u.count(Kind::Kmem) > 0 && dir.count.load(Ordering::Relaxed) == 1);
+        later::run();
         assert_eq!(u.count(Kind::Kmem), 0);
+        assert_eq!(dir.count.load(Ordering::Relaxed), 0);
     }
 }

@@ -14,6 +14,7 @@
 //! Pipe::state (two pipes: by address) → application memory (Source, Sink)
 //! a message queue's state → a waiter's place
 //! Fanotify::entries → the VFS's lists of marks → a mark (Fanotify::state is a leaf)
+//! WatchList::watchers → Inotify::state
 //! TimerFd::state → Timer::state → TimerService::state
 //! ```
 //!

@@ -82,6 +82,25 @@ pub fn put(l: Arc<dyn Later>) {
     }
 }
 
+/// Drops something at this thread's boundary, or elsewhere: what it is the last to keep may take
+/// locks of its own, or long. The caller may hold any lock.
+pub fn drop_later<T: Send + 'static>(t: T) {
+    put(Arc::new(Dropped(Mutex::new(Some(t)))));
+}
+
+struct Dropped<T>(Mutex<Option<T>>);
+
+impl<T: Send + 'static> Later for Dropped<T> {
+    fn run(&self) {
+        let gone = self.0.lock().take();
+        drop(gone);
+    }
+    fn elsewhere(self: Arc<Self>) {
+        // (Else it goes here.)
+        let _ = by_service(self);
+    }
+}
+
 /// Whether there is something for this thread to do.
 #[must_use]
 pub fn is_due() -> bool {

@@ -38,7 +38,7 @@ use vfs::userns::UserNs;
 use vfs::watch::Happening;
 use vfs::watch::marks::{Group, Mark, Matched, REPORT_ANY_FID};
 use vfs::{Credentials, File, FileOps, Path, Sink, Source, Stat};
-use wait::later::{self, Later};
+use wait::later::drop_later;
 use wait::{Blocker, Events, WaitQueue};
 
 pub const FAN_CLASS_CONTENT: u32 = 4;
@@ -387,25 +387,24 @@ impl Fanotify {
     }
 }
 
-/// What a group leaves behind: files and mounts that it kept. It may end under the locks of one
-/// that told it something.
-struct Rest(Mutex<Option<(BTreeMap<u64, Entry>, State)>>);
+/// What a group leaves behind: files and mounts that it kept, in whose lists its marks are. It may
+/// end under the locks of one that told it something.
+struct Rest {
+    entries: BTreeMap<u64, Entry>,
+    _state: State,
+}
 
-impl Later for Rest {
-    fn run(&self) {
-        let _gone = self.0.lock().take();
-    }
-    fn elsewhere(self: Arc<Self>) {
-        // (Else it goes here.)
-        let _ = later::by_service(self);
+impl Drop for Rest {
+    fn drop(&mut self) {
+        self.entries.values().for_each(|e| e.mark.detach());
     }
 }
 
 impl Drop for Fanotify {
     fn drop(&mut self) {
-        let entries = std::mem::take(self.entries.get_mut());
-        entries.values().for_each(|e| e.mark.detach());
-        let state = std::mem::take(self.state.get_mut());
-        later::put(Arc::new(Rest(Mutex::new(Some((entries, state))))));
+        drop_later(Rest {
+            entries: std::mem::take(self.entries.get_mut()),
+            _state: std::mem::take(self.state.get_mut()),
+        });
     }
 }
