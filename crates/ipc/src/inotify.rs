@@ -55,12 +55,12 @@ impl State {
     /// Whether there may be one more event of this size.
     fn has_room(&mut self, bytes: u64) -> bool {
         let memory = self.memory.as_mut();
-        self.events.len() < MAX_QUEUED && memory.is_none_or(|m| m.resize(m.amount() + bytes))
+        self.events.len() < MAX_QUEUED && memory.is_none_or(|m| m.grow(bytes, u64::MAX))
     }
     /// The first event leaves.
     fn pop(&mut self) {
         if let (Some(e), Some(m)) = (self.events.pop_front(), &mut self.memory) {
-            m.set(m.amount().saturating_sub(e.memory()));
+            m.shrink(e.memory());
         }
     }
 }

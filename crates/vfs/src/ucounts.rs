@@ -476,6 +476,10 @@ impl Charge {
         self.n += if ok { n } else { 0 };
         ok
     }
+    /// Gives `n` back, or what there is.
+    pub fn shrink(&mut self, n: u64) {
+        self.set(self.n.saturating_sub(n));
+    }
     /// Makes it `n` whatever the limits.
     pub fn set(&mut self, n: u64) {
         if n != self.n {

@@ -10,14 +10,13 @@ use vfs::ucounts::Charge;
 use vfs::watch::marks::{
     Matched, PERMISSION, REPORT_ANY_FID, REPORT_DIR_FID, REPORT_FID, REPORT_NAME, REPORT_TARGET_FID,
 };
-use vfs::watch::{FS_RENAME, Happening, IN_CREATE, IN_DELETE, IN_MOVED_FROM, IN_MOVED_TO};
+use vfs::watch::{DIRENT, FS_RENAME, Happening};
 
 /// `sizeof(struct fanotify_event_metadata)`.
 pub const METADATA: usize = 24;
 const VERSION: u8 = 3;
 const FAN_Q_OVERFLOW: u32 = 0x4000;
 const FAN_ONDIR: u32 = 0x4000_0000;
-const DIRENT: u32 = IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | FS_RENAME;
 
 /// Kinds of records (`FAN_EVENT_INFO_TYPE_*`).
 const FID: u8 = 1;

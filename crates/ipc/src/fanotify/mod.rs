@@ -131,7 +131,7 @@ impl State {
     /// Whether its user has memory for one more event.
     fn pays_for(&mut self, bytes: u64) -> bool {
         let memory = self.memory.as_mut();
-        memory.is_none_or(|m| m.resize(m.amount() + bytes))
+        memory.is_none_or(|m| m.grow(bytes, u64::MAX))
     }
     /// Some are lost.
     fn overflow(&mut self) {
@@ -144,7 +144,7 @@ impl State {
     fn take(&mut self, n: u64) -> Option<Event> {
         let e = self.events.remove(&n)?;
         if let Some(m) = &mut self.memory {
-            m.set(m.amount().saturating_sub(e.memory()));
+            m.shrink(e.memory());
         }
         if matches!(e.about, About::Overflow) {
             self.overflown = false;

@@ -40,6 +40,8 @@ pub const IN_EXCL_UNLINK: u32 = 0x0400_0000;
 pub const FAN_OPEN_EXEC: u32 = 0x1000;
 /// A name left the directory for another (fanotify's, dnotify's).
 pub const FS_RENAME: u32 = 0x1000_0000;
+/// Changes of a directory's names.
+pub const DIRENT: u32 = IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | FS_RENAME;
 /// Who has marked may forbid it: opening, reading, opening to run.
 pub const FAN_OPEN_PERM: u32 = 0x1_0000;
 pub const FAN_ACCESS_PERM: u32 = 0x2_0000;
@@ -162,7 +164,6 @@ impl<'a> Happening<'a> {
     /// Whether it is a change of a directory's names.
     #[must_use]
     pub const fn is_dirent(&self) -> bool {
-        const DIRENT: u32 = IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | FS_RENAME;
         self.mask & DIRENT != 0
     }
     #[must_use]
