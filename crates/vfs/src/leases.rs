@@ -104,6 +104,7 @@ pub struct Shown {
 /// The leases of one file.
 #[derive(Default)]
 pub struct Leases {
+    /// In the order in which they came. Locked as the module says.
     list: Mutex<Vec<Lease>>,
     queue: WaitQueue,
 }
@@ -112,15 +113,18 @@ fn is_past(until: Option<Until>, now: Instant) -> bool {
     until.flatten().is_some_and(|t| t <= now)
 }
 
-/// A lease that is over: its file has no owner to signal any more, and no signal of its own
-/// (`lease_modify`). Without locks.
-fn ended(gone: Vec<Lease>) {
-    for l in gone {
-        if let Some(f) = l.of.upgrade() {
-            f.sigio.set_owner(Owner::default());
-            f.sigio.set_signal(0);
-        }
+/// What is to be dropped without the list's lock.
+type Ended = Vec<(Lease, Option<Arc<File>>)>;
+
+/// A lease is over: its file has no owner to signal any more, and no signal of its own
+/// (`lease_modify`). Under the list's lock, as the next lease of the file may bring an owner.
+fn end(l: Lease) -> (Lease, Option<Arc<File>>) {
+    let file = l.of.upgrade();
+    if let Some(f) = &file {
+        f.sigio.set_owner(Owner::default());
+        f.sigio.set_signal(0);
     }
+    (l, file)
 }
 
 impl InodeExt {
@@ -146,7 +150,7 @@ impl InodeExt {
         if timed {
             l.queue.notify(Events::IN);
         }
-        ended(gone);
+        drop(gone);
         r
     }
 
@@ -220,10 +224,10 @@ impl InodeExt {
     fn end_lease(&self, id: u64) -> Result<()> {
         let gone = self.with_leases(|list| {
             let at = list.iter().position(|l| l.file == id).ok_or(EAGAIN)?;
-            Ok(list.remove(at))
+            Ok(end(list.remove(at)))
         })?;
         self.leases().queue.notify(Events::IN);
-        ended(vec![gone]);
+        drop(gone);
         Ok(())
     }
 
@@ -305,7 +309,7 @@ impl InodeExt {
 }
 
 /// Takes what was not given in time (`time_out_leases`).
-fn time_out(list: &mut Vec<Lease>) -> Vec<Lease> {
+fn time_out(list: &mut Vec<Lease>) -> Ended {
     if list.iter().all(|l| !l.is_breaking()) {
         return Vec::new();
     }
@@ -315,7 +319,8 @@ fn time_out(list: &mut Vec<Lease>) -> Vec<Lease> {
             l.becomes(LockKind::Read);
         }
     }
-    list.extract_if(.., |l| is_past(l.goes, now)).collect()
+    let gone = list.extract_if(.., |l| is_past(l.goes, now));
+    gone.map(end).collect()
 }
 
 fn ext_of(file: &File) -> Option<&InodeExt> {
