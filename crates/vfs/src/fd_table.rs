@@ -373,12 +373,12 @@ impl FdTable {
         let r = self.closed(&file);
         Ok((file, r))
     }
-    /// What happens at each close: POSIX locks and notices of this table on the file go, the file
-    /// is flushed.
+    /// What happens at each close: POSIX locks and dnotify's requests of this table on the file go,
+    /// the file is flushed.
     fn closed(&self, file: &Arc<File>) -> Result<()> {
         let r = file.ops.flush(file, self.id);
         locks::release_posix(file, self.id);
-        file.end_notices(self.id);
+        file.end_requests(self.id);
         r
     }
     /// `close_range(2)` without its flags: closes `[first, last]`.

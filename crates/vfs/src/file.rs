@@ -238,7 +238,7 @@ pub struct File {
     counted: AtomicU8,
     /// How it is told of: see the constants. Set before anybody else has the file.
     watched: AtomicU8,
-    /// Whether there ever were notices of it ([`crate::watch::dnotify`]).
+    /// Whether dnotify's requests ever were made by it ([`crate::watch::dnotify`]).
     noted: AtomicBool,
     /// Opening made what it has open. Set before anybody else has the file.
     made: AtomicBool,

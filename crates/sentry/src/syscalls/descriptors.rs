@@ -375,7 +375,7 @@ fn notify(cx: &Context, fd: Fd, f: &Arc<File>, wanted: u32) -> Result<()> {
     f.notify_of(table, wanted, owner, messenger, &cx.cred())?;
     // A close of the descriptor in the meantime found nothing to end.
     if !fd.any_file(cx).is_ok_and(|now| Arc::ptr_eq(&now, f)) {
-        f.end_notices(table);
+        f.end_requests(table);
     }
     Ok(())
 }

@@ -1,11 +1,11 @@
-//! Notices of changes in directories: fcntl(2)'s F_NOTIFY (Linux's `fs/notify/dnotify`).
+//! Requests to hear of changes in directories: fcntl(2)'s F_NOTIFY (Linux's `fs/notify/dnotify`).
 //!
 //! An open directory's owner is signalled when something of the kind that was asked for happens in
-//! the directory (not below it). A notice is one of a descriptor table on an open file, as a record
-//! lock is: it goes at any close of the file by that table.
+//! the directory (not below it). A request is one of a descriptor table on an open file, as a
+//! record lock is: it goes at any close of the file by that table.
 //!
 //! Invariants:
-//! - A notice is there at most once for a file and a table; its mask is not empty.
+//! - A request is there at most once for a file and a table; its mask is not empty.
 //! - [`File`] knows whether it ever had one: a close of another costs one load.
 //! - The lock is a leaf. Nobody is signalled, and nothing of a file is dropped, under it.
 
@@ -25,8 +25,8 @@ use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
 /// `fs.dir-notify-enable`.
 pub static ENABLED: AtomicI64 = AtomicI64::new(1);
-/// What a notice takes of the kernel's memory, bytes.
-const NOTICE: u64 = 256;
+/// What a request takes of the kernel's memory, bytes.
+const REQUEST: u64 = 256;
 
 bitflags::bitflags! {
     /// What F_NOTIFY asks for.
@@ -59,7 +59,7 @@ impl Wanted {
     }
 }
 
-struct Notice {
+struct Request {
     /// [`File::id`], and [`crate::FdTable::id`].
     of: (u64, u64),
     events: u32,
@@ -71,16 +71,18 @@ struct Notice {
     _kept: Watched,
 }
 
-/// The notices on one directory.
+/// The requests for one directory.
 #[derive(Default)]
-pub(crate) struct Notices {
-    /// All events that any of them wants.
+pub(crate) struct Requests {
+    /// All events that any of them wants. Stored under the list's lock; who asks before an event
+    /// needs none.
     events: AtomicU32,
-    list: Mutex<Vec<Notice>>,
+    /// A leaf.
+    list: Mutex<Vec<Request>>,
 }
 
-impl Notices {
-    fn recount(&self, list: &[Notice]) {
+impl Requests {
+    fn recount(&self, list: &[Request]) {
         let all = list.iter().fold(0, |all, n| all | n.events);
         self.events.store(all, Ordering::SeqCst);
     }
@@ -94,7 +96,7 @@ impl Notices {
             return;
         }
         let mut list = self.list.lock();
-        let wants = |n: &Notice| n.events & mask != 0;
+        let wants = |n: &Request| n.events & mask != 0;
         let all = list.iter().filter(|n| wants(n));
         let told: Vec<_> = all.map(|n| n.messenger.clone()).collect();
         let gone: Vec<_> = list.extract_if(.., |n| wants(n) && !n.stays).collect();
@@ -115,8 +117,8 @@ impl Notices {
 
 impl File {
     /// `F_NOTIFY` by a descriptor of the table `table`; nothing but MULTISHOT takes it back.
-    /// `owner` becomes the file's, unless it has one: before the notice is there, which may be told
-    /// at once.
+    /// `owner` becomes the file's, unless it has one: before the request is there, which may be
+    /// told at once.
     pub fn notify_of(
         self: &Arc<Self>,
         table: u64,
@@ -130,7 +132,7 @@ impl File {
         }
         let of = (self.id, table);
         if (wanted - Wanted::MULTISHOT).is_empty() {
-            self.end_notices(table);
+            self.end_requests(table);
             return Ok(());
         }
         let place = self.path.as_ref().ok_or(ENOTDIR)?;
@@ -139,22 +141,22 @@ impl File {
             return Err(ENOTDIR);
         }
         cred.may_take_more(ENOMEM)?;
-        let charge = cred.ucounts().force(crate::ucounts::Kind::Kmem, NOTICE);
+        let charge = cred.ucounts().force(crate::ucounts::Kind::Kmem, REQUEST);
         let held = cred.hold(inode.host_user())?;
-        let (all, kept) = watchers(place)?;
+        let (watchers, kept) = watchers(place)?;
         let (events, stays) = (wanted.events(), wanted.contains(Wanted::MULTISHOT));
         self.set_noted();
         self.sigio.set_owner_if_none(owner);
-        let mut list = all.notices.list.lock();
+        let mut list = watchers.requests.list.lock();
         if let Some(n) = list.iter_mut().find(|n| n.of == of) {
             n.events |= events;
             n.stays |= stays;
             let _old = std::mem::replace(&mut n.messenger, messenger);
-            all.notices.recount(&list);
+            watchers.requests.recount(&list);
             drop(list);
             return Ok(());
         }
-        list.push(Notice {
+        list.push(Request {
             of,
             events,
             stays,
@@ -163,17 +165,17 @@ impl File {
             _held: held,
             _kept: kept,
         });
-        all.notices.recount(&list);
+        watchers.requests.recount(&list);
         Ok(())
     }
 
     /// A close(2) through the table `table`.
-    pub fn end_notices(&self, table: u64) {
+    pub fn end_requests(&self, table: u64) {
         if self.is_noted()
             && let Some(i) = self.path.as_ref().and_then(|p| p.inode().ok())
             && let Some(w) = existing(&**i)
         {
-            w.notices.remove((self.id, table));
+            w.requests.remove((self.id, table));
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::inode::{Hung, Inode, Watcher};
 use crate::mode::FileType;
 use crate::mount::{Mount, Path};
 use abi::Result;
-use dnotify::Notices;
+use dnotify::Requests;
 use marks::Marks;
 use std::any::Any;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -73,7 +73,7 @@ impl Drop for Watched {
 pub struct Watchers {
     /// Made when the first such does.
     inotify: OnceLock<Arc<dyn Watcher>>,
-    pub(crate) notices: Notices,
+    pub(crate) requests: Requests,
     pub(crate) marks: Arc<Marks>,
 }
 
@@ -84,7 +84,7 @@ impl Watcher for Watchers {
         if let Some(w) = self.inotify.get().filter(|_| !only_others) {
             w.event(mask & !OTHERS, cookie, name);
         }
-        self.notices.event(mask, name);
+        self.requests.event(mask, name);
     }
 }
 
