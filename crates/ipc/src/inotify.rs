@@ -1,7 +1,8 @@
-//! `inotify(7)`: the file object, and what an inode keeps for those who watch it.
+//! `inotify(7)`: the file object, and the list of a file's watches.
 //!
-//! An inode that may be watched holds a [`WatchList`] and calls [`notify`] on itself (and on its
-//! parent's, with the name) after a change; nobody watching costs one atomic load.
+//! A [`WatchList`] is attached to an inode at its first watch, beside [`vfs::watch::Watchers`], by
+//! which the VFS tells it what happens to the file, or in the directory with a name. A watch is in
+//! its instance and in one list: it leaves both, or its list ended, or its instance.
 
 use crate::{FIONREAD, anon_stat};
 use abi::errno::{EAGAIN, EEXIST, EINVAL, EMFILE, ENOSPC, ENOTTY};
@@ -12,7 +13,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
+use vfs::attachments::Attachable;
 use vfs::file::IoctlContext;
+use vfs::inode::Watcher;
 use vfs::ops::Marked;
 use vfs::ucounts::{Charge, Kind};
 use vfs::watch::{IN_EXCL_UNLINK, Watched};
@@ -140,15 +143,23 @@ impl WatchList {
     }
     /// The list of what `path` names, made at the first call, and what keeps the file for a watch.
     pub fn of(path: &vfs::Path) -> Result<(Arc<WatchList>, Watched)> {
-        vfs::watch::watcher(path, WatchList::new)?.ok_or(EINVAL)
+        vfs::watch::watcher(path)
     }
     fn remove(&self, inotify: &Weak<Inotify>, wd: i32) {
         let mut w = self.watchers.lock();
         w.retain(|(i, n)| *n != wd || !Weak::ptr_eq(i, inotify));
         self.count.store(w.len() as u32, Ordering::Release);
     }
-    /// The inode goes: each watch ends with IN_IGNORED (after IN_DELETE_SELF or IN_UNMOUNT).
-    pub fn end(&self) {
+}
+
+impl Attachable for WatchList {}
+
+impl Watcher for WatchList {
+    fn event(&self, mask: u32, cookie: u32, name: &[u8]) {
+        notify(self, mask, cookie, name);
+    }
+    /// Each watch ends with IN_IGNORED (after IN_DELETE_SELF or IN_UNMOUNT).
+    fn end(&self) {
         let all = std::mem::take(&mut *self.watchers.lock());
         self.count.store(0, Ordering::Release);
         for (i, wd) in all {
@@ -156,18 +167,6 @@ impl WatchList {
                 i.ignored(wd);
             }
         }
-    }
-}
-
-impl vfs::inode::Watcher for WatchList {
-    fn event(&self, mask: u32, cookie: u32, name: &[u8]) {
-        notify(self, mask, cookie, name);
-    }
-}
-
-impl vfs::inode::Hung for WatchList {
-    fn end(&self) {
-        WatchList::end(self);
     }
 }
 

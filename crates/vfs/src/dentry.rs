@@ -10,8 +10,9 @@
 //! takes the dentry out of its directory ("unhashed") and leaves the inode to those who still hold
 //! it.
 
+use crate::attachments::Attachments;
 use crate::caller::Caller;
-use crate::inode::{Hung, Inode, NextNames, ReadAhead, Seen};
+use crate::inode::{Inode, NextNames, ReadAhead, Seen};
 use crate::mode::{FileType, Want};
 use crate::userns::UserNs;
 use abi::Result;
@@ -126,8 +127,8 @@ pub struct SuperBlock {
     watched: Mutex<HashMap<usize, (Arc<Dentry>, usize)>>,
     /// Whether anything ever was.
     has_watches: AtomicBool,
-    /// Marks of it as a whole, from the first on.
-    marks: OnceLock<Arc<dyn Hung>>,
+    /// [`crate::watch::marks::Marks`] of it as a whole.
+    pub(crate) attachments: Attachments,
     /// Marks of it and its files whose groups may forbid what is done with them.
     forbidders: AtomicUsize,
     /// Files that are open for writing by its mounts. Atomic, as [`crate::Mount`]'s.
@@ -162,7 +163,7 @@ impl SuperBlock {
             ring: Mutex::default(),
             watched: Mutex::default(),
             has_watches: AtomicBool::new(false),
-            marks: OnceLock::new(),
+            attachments: Attachments::default(),
             forbidders: AtomicUsize::new(0),
             writers: AtomicUsize::new(0),
             mounts: AtomicUsize::new(0),
@@ -203,9 +204,7 @@ impl SuperBlock {
         if self.mounts.fetch_sub(1, Ordering::AcqRel) == 1 {
             let watched = std::mem::take(&mut *self.watched.lock());
             drop(watched);
-            if let Some(m) = self.marks.get() {
-                m.end();
-            }
+            self.attachments.gone();
             self.shrink();
             self.fs.shut_down();
         }
@@ -234,9 +233,6 @@ impl SuperBlock {
     }
     pub(crate) fn begin_watch(&self) {
         self.has_watches.store(true, Ordering::Relaxed);
-    }
-    pub(crate) fn marks(&self) -> &OnceLock<Arc<dyn Hung>> {
-        &self.marks
     }
     pub(crate) fn add_forbidder(&self) {
         self.forbidders.fetch_add(1, Ordering::SeqCst);

@@ -6,6 +6,7 @@
 
 use crate::Path;
 use crate::acl::{Acl, acl_permission};
+use crate::attachments::{Attachable, Attachments};
 use crate::caller::Caller;
 use crate::file::FileOps;
 use crate::locks::FileLocks;
@@ -16,8 +17,7 @@ pub use abi::attr::{NewNode, Perm, SetAttr};
 use abi::errno::{EACCES, EINVAL, ENODATA, ENOTDIR, EOPNOTSUPP, EPERM, ETXTBSY};
 use parking_lot::{Mutex, MutexGuard};
 use std::any::Any;
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 bitflags::bitflags! {
@@ -77,7 +77,7 @@ pub trait Inode: Any + Send + Sync {
     fn file_type(&self) -> FileType;
     /// What `stat(2)` tells.
     fn stat(&self) -> Result<Stat>;
-    /// What the VFS hangs on every inode.
+    /// What the VFS keeps at every inode.
     fn ext(&self) -> &InodeExt;
     /// Somebody watches it, through this. For files that change by other means than the VFS's.
     fn is_watched_by(&self, _w: &Arc<dyn Watcher>) {}
@@ -309,62 +309,16 @@ impl Slot {
     }
 }
 
-/// What hangs on something until that ends.
-pub trait Hung: Any + Send + Sync {
-    /// It is gone.
-    fn end(&self);
-}
-
 /// The watchers of one inode.
-pub trait Watcher: Hung {
+pub trait Watcher: Attachable {
     /// Something happened to the inode (`name` empty), or to the entry `name` of the directory.
     /// `cookie` joins the two halves of a rename. Takes only leaf locks.
     fn event(&self, mask: u32, cookie: u32, name: &[u8]);
+    /// The inode is gone: its watches end.
+    fn end(&self);
 }
 
-/// Files that have, or had, locks or leases, for `/proc/locks`, in the order of their first one.
-/// A leaf.
-static LISTED: Mutex<BTreeMap<u64, Weak<dyn Inode>>> = Mutex::new(BTreeMap::new());
-static NEXT_LISTED: AtomicU64 = AtomicU64::new(0);
-
-/// An inode's place in the list, until the inode goes.
-pub(crate) struct Listed(u64);
-
-impl Drop for Listed {
-    fn drop(&mut self) {
-        let gone = LISTED.lock().remove(&self.0);
-        drop(gone);
-    }
-}
-
-/// Has a file shown in `/proc/locks`, from its first lock on.
-pub(crate) fn list(inode: &Arc<dyn Inode>) {
-    inode.ext().listed.get_or_init(|| {
-        let n = NEXT_LISTED.fetch_add(1, Ordering::Relaxed);
-        LISTED.lock().insert(n, Arc::downgrade(inode));
-        Listed(n)
-    });
-}
-
-/// Calls `f` with those that live, some at a time: others wait for the list meanwhile.
-pub fn for_each_listed(mut f: impl FnMut(&dyn Inode)) {
-    const AT_ONCE: usize = 64;
-    let mut next = 0;
-    loop {
-        let some: Vec<_> = {
-            let all = LISTED.lock();
-            let from = all.range(next..).take(AT_ONCE);
-            from.map(|(n, i)| (*n, i.upgrade())).collect()
-        };
-        let Some((last, _)) = some.last() else { return };
-        next = last + 1;
-        some.iter()
-            .filter_map(|(_, i)| i.as_ref())
-            .for_each(|i| f(&**i));
-    }
-}
-
-/// What the VFS hangs on every inode.
+/// What the VFS keeps at every inode.
 #[derive(Default)]
 pub struct InodeExt {
     /// See [`Inode::lock_attributes`].
@@ -374,18 +328,14 @@ pub struct InodeExt {
     pub fifo: Slot,
     /// The socket bound to this name.
     pub socket: Slot,
-    /// Who watches it, from the first time on ([`crate::watch`]'s).
-    pub(crate) watchers: OnceLock<Arc<dyn Watcher>>,
+    /// [`crate::watch::Watchers`], [`crate::leases::Leases`], and its place in [`crate::listed`].
+    pub(crate) attachments: Attachments,
     /// Without a name, but one may be given (O_TMPFILE without O_EXCL).
     pub(crate) linkable: AtomicBool,
     /// Open for writing (positive), or running (negative): `i_writecount`.
     writers: AtomicI32,
     /// Open for reading only: `i_readcount`.
     readers: AtomicI32,
-    /// [`crate::leases`]'s, from the first on.
-    pub(crate) leases: OnceLock<Box<dyn Any + Send + Sync>>,
-    /// Whether `/proc/locks` knows it.
-    listed: OnceLock<Listed>,
     /// How many leases there are (see [`crate::leases`]).
     pub(crate) leased: AtomicU32,
 }

@@ -18,6 +18,7 @@
 //! - Under the lock the file's owner may be set; else it is a leaf. Nobody is told, nobody waits
 //!   and nothing of a file is dropped under it.
 
+use crate::attachments::Attachable;
 use crate::cred::{Caps, Credentials};
 use crate::file::File;
 use crate::inode::InodeExt;
@@ -113,6 +114,8 @@ fn is_past(until: Option<Until>, now: Instant) -> bool {
     until.flatten().is_some_and(|t| t <= now)
 }
 
+impl Attachable for Leases {}
+
 /// What is to be dropped without the list's lock.
 type Ended = Vec<(Lease, Option<Arc<File>>)>;
 
@@ -129,9 +132,8 @@ fn end(l: Lease) -> (Lease, Option<Arc<File>>) {
 
 impl InodeExt {
     /// The leases, made at first use.
-    fn leases(&self) -> &Leases {
-        let made = self.leases.get_or_init(|| Box::new(Leases::default()));
-        made.downcast_ref().expect("only this makes them")
+    fn leases(&self) -> Arc<Leases> {
+        self.attachments.get_or_make()
     }
     fn count_leases(&self, list: &[Lease]) {
         self.leased.store(list.len() as u32, Ordering::SeqCst);
@@ -241,7 +243,8 @@ impl InodeExt {
             return Ok(());
         }
         let Some(b) = blocker else { return Err(EAGAIN) };
-        let queue = [(&self.leases().queue, Events::IN)];
+        let leases = self.leases();
+        let queue = [(&leases.queue, Events::IN)];
         loop {
             let until = self.with_leases(|list| {
                 let of = |l: &Lease| match want {
@@ -344,7 +347,7 @@ impl File {
         match kind {
             Some(kind) => {
                 let place = self.path.as_ref().ok_or(EINVAL)?;
-                crate::inode::list(place.inode()?);
+                crate::listed::list(place.inode()?);
                 ext.take_lease(self, kind, asker)
             }
             None if ext.leased.load(Ordering::SeqCst) == 0 => Err(EAGAIN),

@@ -51,6 +51,7 @@
 #![forbid(unsafe_code)]
 
 pub mod acl;
+pub mod attachments;
 pub mod caller;
 pub mod context;
 pub mod cred;
@@ -62,6 +63,7 @@ pub mod ida;
 pub mod inode;
 pub mod landlock;
 pub mod leases;
+pub mod listed;
 pub mod locks;
 pub mod mode;
 pub mod mount;

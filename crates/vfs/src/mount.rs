@@ -1,7 +1,8 @@
 //! Mounts and places in the mount tree.
 
+use crate::attachments::Attachments;
 use crate::dentry::{Dentry, SuperBlock};
-use crate::inode::{Hung, Inode};
+use crate::inode::Inode;
 use crate::ucounts::{Charge, Ucounts};
 use abi::Result;
 use abi::errno::EROFS;
@@ -185,8 +186,8 @@ pub struct Mount {
     /// Files that are open for writing by it (`mnt_writers`). Atomic: who makes it read-only looks
     /// afterwards, who opens looks at the flag afterwards.
     writers: AtomicUsize,
-    /// Marks of it, from the first on.
-    marks: OnceLock<Arc<dyn Hung>>,
+    /// [`crate::watch::marks::Marks`] of it.
+    pub(crate) attachments: Attachments,
     pub(crate) attached: RwLock<Option<Attached>>,
     /// By the address of the dentry that each is mounted on, which the child holds.
     pub(crate) children: RwLock<BTreeMap<usize, Arc<Mount>>>,
@@ -210,7 +211,7 @@ impl Mount {
             held: OnceLock::new(),
             sharing: RwLock::default(),
             writers: AtomicUsize::new(0),
-            marks: OnceLock::new(),
+            attachments: Attachments::default(),
             attached: RwLock::new(None),
             children: RwLock::new(BTreeMap::new()),
         })
@@ -258,9 +259,6 @@ impl Mount {
     #[must_use]
     pub fn is_shared(&self) -> bool {
         self.sharing().group != 0
-    }
-    pub(crate) fn marks(&self) -> &OnceLock<Arc<dyn Hung>> {
-        &self.marks
     }
     pub(crate) fn add_writer(&self) {
         self.writers.fetch_add(1, Ordering::SeqCst);
@@ -353,9 +351,7 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        if let Some(m) = self.marks.get() {
-            m.end();
-        }
+        self.attachments.gone();
         if let Some(a) = self.attached.get_mut().take() {
             a.at.mounts.fetch_sub(1, Ordering::AcqRel);
         }

@@ -24,7 +24,7 @@ fn locks(file: &File) -> Result<&FileLocks> {
 /// It is to have one, which `/proc/locks` shows.
 fn list(file: &File) {
     if let Some(Ok(inode)) = file.path.as_ref().map(crate::Path::inode) {
-        crate::inode::list(inode);
+        crate::listed::list(inode);
     }
 }
 

@@ -160,14 +160,13 @@ fn xattrs() {
 
 #[derive(Default)]
 struct Log(parking_lot::Mutex<Vec<(u32, String)>>);
+impl crate::attachments::Attachable for Log {}
 impl crate::inode::Watcher for Log {
     fn event(&self, mask: u32, _: u32, name: &[u8]) {
         self.0
             .lock()
             .push((mask, String::from_utf8_lossy(name).into_owned()));
     }
-}
-impl crate::inode::Hung for Log {
     fn end(&self) {
         self.0.lock().push((0, String::from("end")));
     }
@@ -183,9 +182,9 @@ fn watchers_are_told() {
             .resolve(&At::Cwd, p.as_bytes(), crate::walk::Walk::empty())
             .unwrap()
     };
-    let (dir, _dir_is_kept) = watcher(&at("/d"), Arc::<Log>::default).unwrap().unwrap();
+    let (dir, _dir_is_kept) = watcher::<Log>(&at("/d")).unwrap();
     r.put("/d/f", b"text").unwrap();
-    let (file, _file_is_kept) = watcher(&at("/d/f"), Arc::<Log>::default).unwrap().unwrap();
+    let (file, _file_is_kept) = watcher::<Log>(&at("/d/f")).unwrap();
     r.ns.root().mnt.sb().shrink();
     r.cx().chmod(&At::Cwd, b"/d/f", 0o600, 0).unwrap();
     r.rename("/d/f", "/d/g", 0).unwrap();
@@ -355,13 +354,12 @@ fn tmpfs_remembers_no_missing_names() {
     assert_eq!(Arc::strong_count(&root), before);
 }
 
+#[derive(Default)]
 struct Nobody;
 
+impl crate::attachments::Attachable for Nobody {}
 impl crate::inode::Watcher for Nobody {
     fn event(&self, _: u32, _: u32, _: &[u8]) {}
-}
-
-impl crate::inode::Hung for Nobody {
     fn end(&self) {}
 }
 
@@ -374,7 +372,7 @@ fn a_file_is_kept_as_long_as_it_is_watched() {
         .resolve(&At::Cwd, b"/f", crate::walk::Walk::empty())
         .unwrap();
     let users = Arc::strong_count(&at.dentry);
-    let watch = || crate::watch::watcher(&at, || Arc::new(Nobody)).unwrap();
+    let watch = || crate::watch::watcher::<Nobody>(&at).unwrap();
     let (one, other) = (watch(), watch());
     assert_eq!(Arc::strong_count(&at.dentry), users + 1);
     drop(one);

@@ -17,15 +17,14 @@ use super::{
     FAN_ACCESS_PERM, FAN_OPEN_EXEC_PERM, FAN_OPEN_PERM, FS_RENAME, Happening, IN_ISDIR, IN_MODIFY,
     Watched, existing, keep, watchers_of,
 };
+use crate::attachments::Attachable;
 use crate::dentry::SuperBlock;
-use crate::inode::Hung;
 use crate::mode::FileType;
 use crate::mount::Path;
 use abi::Result;
 use parking_lot::Mutex;
-use std::any::Any;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use wait::Blocker;
 
 /// A mark of a directory is one of the files in it, too.
@@ -228,8 +227,15 @@ impl Marks {
     }
 }
 
-impl Hung for Marks {
-    fn end(&self) {
+impl Attachable for Marks {
+    fn gone(&self) {
+        self.end();
+    }
+}
+
+impl Marks {
+    /// What they are of is gone.
+    pub(super) fn end(&self) {
         let mut list = self.list.lock();
         let gone = std::mem::take(&mut *list);
         self.all.store(0, Ordering::SeqCst);
@@ -274,23 +280,9 @@ pub fn marks_at(p: &Path, kind: Kind) -> Result<Arc<Marks>> {
     p.mnt.sb().begin_watch();
     Ok(match kind {
         Kind::Inode => watchers_of(p.inode()?).marks.clone(),
-        Kind::Mount => made(p.mnt.marks()),
-        Kind::FileSystem => made(p.mnt.sb().marks()),
+        Kind::Mount => p.mnt.attachments.get_or_make(),
+        Kind::FileSystem => p.mnt.sb().attachments.get_or_make(),
     })
-}
-
-/// Where a mount's or a file system's marks hang.
-type Place = OnceLock<Arc<dyn Hung>>;
-
-fn made(place: &Place) -> Arc<Marks> {
-    let marks = place.get_or_init(|| Arc::<Marks>::default());
-    let any: Arc<dyn Any + Send + Sync> = marks.clone();
-    any.downcast().expect("only this makes them")
-}
-
-fn hung(place: &Place) -> Option<&Marks> {
-    let any: &dyn Any = &**place.get()?;
-    any.downcast_ref()
 }
 
 /// What keeps the file at `p` in memory, for a mark of it.
@@ -332,7 +324,7 @@ fn of_file(d: &crate::Dentry) -> Option<&Marks> {
 
 /// Whether a group wants to hear such things of a whole file system.
 pub(super) fn of_file_system_want(d: &crate::Dentry, mask: u32) -> bool {
-    let marks = hung(d.sb().marks());
+    let marks = d.sb().attachments.get::<Marks>();
     marks.is_some_and(|m| m.interest() & mask != 0)
 }
 
@@ -358,11 +350,12 @@ fn concerned(h: &Happening<'_>) -> All {
     }
     gather(
         &mut all,
-        h.mnt.and_then(|m| hung(m.marks())),
+        h.mnt.and_then(|m| m.attachments.get()),
         Via::Mount,
         h.mask,
     );
-    gather(&mut all, hung(h.what.sb().marks()), Via::FileSystem, h.mask);
+    let whole = h.what.sb().attachments.get();
+    gather(&mut all, whole, Via::FileSystem, h.mask);
     all.sort_by_key(|c| std::cmp::Reverse(c.group.priority()));
     all
 }

@@ -1,22 +1,22 @@
 //! Telling those who watch files (`inotify(7)`, [`dnotify`], `fanotify(7)`): Linux's
 //! fsnotify.
 //!
-//! An inode holds at most one [`Watchers`], made when someone first watches it. Mounts and file
+//! At most one [`Watchers`] is attached to an inode, when someone first watches it. Mounts and file
 //! systems may be watched as a whole, by [`marks`]. Nobody watching anything on a file system costs
 //! one atomic load an operation.
 
 pub mod dnotify;
 pub mod marks;
 
+use crate::attachments::Attachable;
 use crate::dentry::Dentry;
 use crate::file::File;
-use crate::inode::{Hung, Inode, Watcher};
+use crate::inode::{Inode, Watcher};
 use crate::mode::FileType;
 use crate::mount::{Mount, Path};
 use abi::Result;
 use dnotify::Requests;
 use marks::Marks;
-use std::any::Any;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use wait::Blocker;
@@ -77,6 +77,8 @@ pub struct Watchers {
     pub(crate) marks: Arc<Marks>,
 }
 
+impl Attachable for Watchers {}
+
 impl Watcher for Watchers {
     fn event(&self, mask: u32, cookie: u32, name: &[u8]) {
         const OTHERS: u32 = FS_RENAME | FAN_OPEN_EXEC;
@@ -86,9 +88,6 @@ impl Watcher for Watchers {
         }
         self.requests.event(mask, name);
     }
-}
-
-impl Hung for Watchers {
     fn end(&self) {
         if let Some(w) = self.inotify.get() {
             w.end();
@@ -99,17 +98,14 @@ impl Hung for Watchers {
 
 /// The watchers of an inode, made if there are none.
 fn watchers_of(inode: &Arc<dyn Inode>) -> Arc<Watchers> {
-    let made = || Arc::<Watchers>::default() as Arc<dyn Watcher>;
-    let w = inode.ext().watchers.get_or_init(made).clone();
-    inode.is_watched_by(&w);
-    let any: Arc<dyn Any + Send + Sync> = w;
-    any.downcast().expect("only this makes them")
+    let w = inode.ext().attachments.get_or_make::<Watchers>();
+    inode.is_watched_by(&(w.clone() as Arc<dyn Watcher>));
+    w
 }
 
 /// Those that it has already.
 fn existing(inode: &dyn Inode) -> Option<&Watchers> {
-    let any: &dyn Any = &**inode.ext().watchers.get()?;
-    any.downcast_ref()
+    inode.ext().attachments.get()
 }
 
 /// What keeps the file at `p` for a watch.
@@ -123,16 +119,13 @@ pub(crate) fn watchers(p: &Path) -> Result<(Arc<Watchers>, Watched)> {
     Ok((watchers_of(p.inode()?), keep(p)))
 }
 
-/// inotify's watcher of the file at `p`, made by `make` if it has none, and what keeps the file for
-/// the watch that is to come.
-pub fn watcher<T: Watcher>(
-    p: &Path,
-    make: impl FnOnce() -> Arc<T>,
-) -> Result<Option<(Arc<T>, Watched)>> {
+/// inotify's watcher of the file at `p`, made if it has none, and what keeps the file for the watch
+/// that is to come.
+pub fn watcher<T: Watcher + Default>(p: &Path) -> Result<(Arc<T>, Watched)> {
+    let list = p.inode()?.ext().attachments.get_or_make::<T>();
     let (all, kept) = watchers(p)?;
-    let w = all.inotify.get_or_init(|| make()).clone();
-    let any: Arc<dyn Any + Send + Sync> = w;
-    Ok(any.downcast().ok().map(|w| (w, kept)))
+    all.inotify.get_or_init(|| list.clone());
+    Ok((list, kept))
 }
 
 /// What happened.
@@ -177,7 +170,7 @@ impl<'a> Happening<'a> {
 
 fn tell(d: &Dentry, mask: u32, cookie: u32, name: &[u8]) {
     if let Ok(i) = d.inode()
-        && let Some(w) = i.ext().watchers.get()
+        && let Some(w) = existing(&**i)
     {
         w.event(mask, cookie, name);
     }
@@ -263,7 +256,7 @@ pub(crate) fn removed(dir: &Arc<Dentry>, child: &Arc<Dentry>) {
 /// A name of `child` went; the last one ends its watches.
 fn gone(child: &Arc<Dentry>) {
     let Ok(inode) = child.inode() else { return };
-    let watchers = inode.ext().watchers.get();
+    let watchers = existing(&**inode);
     // (How many names are left may be a question to the host.)
     if watchers.is_none() && !marks::of_file_system_want(child, IN_DELETE_SELF) {
         return;

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Weak};
 use vfs::file::File;
 use vfs::fs::dynamic::DynFile;
-use vfs::inode::{Inode, for_each_listed};
+use vfs::inode::Inode;
 use vfs::leases::Shown;
 use vfs::locks::{LockKind, OFFSET_MAX};
 use vfs::{Caller, major, minor};
@@ -38,7 +38,7 @@ impl DynFile for OfOpener {
                 ns: &t.pid.ns,
                 container: &t.group.container,
             };
-            for_each_listed(|i| all.file(&reader, i));
+            vfs::listed::for_each(|i| all.file(&reader, i));
         }
         Ok(all.text.into_bytes())
     }
