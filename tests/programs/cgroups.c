@@ -5,6 +5,7 @@
 #include <linux/sched.h>
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/fanotify.h>
 #include <sys/inotify.h>
 #include <sys/mount.h>
 
@@ -495,6 +496,75 @@ static void changes(void)
 	done();
 }
 
+/* How often a directory's watch says that cgroup.events was modified. */
+static int named(int ino)
+{
+	static char b[1 << 16];
+	int n = read(ino, b, sizeof b), all = 0;
+	for (char *p = b; n > 0 && p < b + n; p += sizeof(struct inotify_event) + ((struct inotify_event *)p)->len) {
+		struct inotify_event *e = (void *)p;
+		all += e->mask == IN_MODIFY && e->len && !strcmp(e->name, "cgroup.events");
+	}
+	return all;
+}
+
+/* How many events a group has that this process did not cause, and the kind of the last one's record. */
+static int by_others(int g)
+{
+	static char b[1 << 16] __attribute__((aligned(8)));
+	int n = read(g, b, sizeof b), all = 0, kind = 0;
+	for (char *p = b; n > 0 && p < b + n; p += ((struct fanotify_event_metadata *)p)->event_len) {
+		struct fanotify_event_metadata *m = (void *)p;
+		if (m->pid != getpid() && m->mask == FAN_MODIFY) {
+			all++;
+			kind = m->event_len > 24 ? p[24] : 0;
+		}
+	}
+	return all * 10 + kind;
+}
+
+/* Who else hears that cgroup.events changes. */
+static void changes_told(void)
+{
+	if (geteuid() || !ready())
+		return;
+	T(mkdir(at("a"), 0755));
+	int dir = inotify_init1(IN_NONBLOCK), above = inotify_init1(IN_NONBLOCK);
+	T(inotify_add_watch(dir, at("a"), IN_ALL_EVENTS));
+	T(inotify_add_watch(above, at("."), IN_ALL_EVENTS));
+	pid_t p = child();
+	T(setn("a/cgroup.procs", p));
+	ms(100);
+	T(named(dir));
+	int fd = open(at("a/cgroup.events"), O_RDONLY);
+	T(set("a/cgroup.freeze", "1"));
+	ms(100);
+	T(named(dir));
+	T(named(above));
+	int paths = fanotify_init(FAN_NONBLOCK, O_RDONLY), files = fanotify_init(FAN_REPORT_FID | FAN_NONBLOCK, 0);
+	int names = fanotify_init(FAN_REPORT_DFID_NAME | FAN_NONBLOCK, 0);
+	T(fanotify_mark(paths, FAN_MARK_ADD, FAN_MODIFY, AT_FDCWD, at("a/cgroup.events")));
+	T(fanotify_mark(files, FAN_MARK_ADD, FAN_MODIFY, AT_FDCWD, at("a/cgroup.events")));
+	T(fanotify_mark(names, FAN_MARK_ADD, FAN_MODIFY | FAN_EVENT_ON_CHILD, AT_FDCWD, at("a")));
+	T(set("a/cgroup.freeze", "0"));
+	ms(100);
+	T(by_others(paths));
+	T(by_others(files));
+	T(by_others(names));
+	T(named(dir));
+	kill(p, SIGKILL);
+	waitpid(p, NULL, 0);
+	ms(100);
+	T(named(dir));
+	close(fd);
+	/* A group's own watches do not end with it. */
+	T(rmdir(at("a")));
+	ms(50);
+	T(inotify_rm_watch(dir, 1));
+	close(dir), close(above), close(paths), close(files), close(names);
+	done();
+}
+
 /* Milliseconds of cpu.stat. */
 static long used(const char *dir)
 {
@@ -649,6 +719,6 @@ static void delegation(void)
 
 static const struct check list[] = {
 	CHECK(tree), CHECK(moving), CHECK(born_into), CHECK(killing), CHECK(freezing), CHECK(namespace), CHECK(pids),
-	CHECK(changes), CHECK(cpu), CHECK(delegation),
+	CHECK(changes), CHECK(changes_told), CHECK(cpu), CHECK(delegation),
 };
 MAIN(list)

@@ -42,6 +42,22 @@ impl Drop for Acting {
     }
 }
 
+/// As long as it lives, its thread acts for nobody, as a worker of the kernel.
+#[must_use]
+pub(crate) struct ActsForNobody(Option<Actor>);
+
+impl ActsForNobody {
+    pub(crate) fn begin() -> ActsForNobody {
+        ActsForNobody(ACTOR.take())
+    }
+}
+
+impl Drop for ActsForNobody {
+    fn drop(&mut self) {
+        ACTOR.set(self.0.take());
+    }
+}
+
 /// Whom this thread acts for.
 #[must_use]
 pub fn actor() -> Option<Actor> {

@@ -4,13 +4,13 @@
 //! bits, and with the directory's lock held for everything that changes or looks up names. A file
 //! system checks only what it alone knows (space, quotas, what its host says).
 
-use crate::Path;
 use crate::acl::{Acl, acl_permission};
-use crate::attachments::{Attachable, Attachments};
+use crate::attachments::Attachments;
 use crate::caller::Caller;
 use crate::file::FileOps;
 use crate::locks::FileLocks;
 use crate::mode::{FileType, Want};
+use crate::{Dentry, Path};
 use abi::Result;
 use abi::attr::Stat;
 pub use abi::attr::{NewNode, Perm, SetAttr};
@@ -79,8 +79,9 @@ pub trait Inode: Any + Send + Sync {
     fn stat(&self) -> Result<Stat>;
     /// What the VFS keeps at every inode.
     fn ext(&self) -> &InodeExt;
-    /// Somebody watches it, through this. For files that change by other means than the VFS's.
-    fn is_watched_by(&self, _w: &Arc<dyn Watcher>) {}
+    /// Somebody opens or watches it by this name. For files that change by other means than the
+    /// VFS's.
+    fn is_used_at(&self, _d: &Arc<Dentry>) {}
     /// The user charged for the descriptor of the host that it holds; `None` where it holds none
     /// ([`crate::ucounts::Kind::HostFiles`]).
     fn host_user(&self) -> Option<Arc<crate::ucounts::Ucounts>> {
@@ -307,15 +308,6 @@ impl Slot {
     pub fn any(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         self.0.lock().as_ref()?.upgrade()
     }
-}
-
-/// The watchers of one inode.
-pub trait Watcher: Attachable {
-    /// Something happened to the inode (`name` empty), or to the entry `name` of the directory.
-    /// `cookie` joins the two halves of a rename. Takes only leaf locks.
-    fn event(&self, mask: u32, cookie: u32, name: &[u8]);
-    /// The inode is gone: its watches end.
-    fn end(&self);
 }
 
 /// What the VFS keeps at every inode.

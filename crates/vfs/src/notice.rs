@@ -2,8 +2,10 @@
 //!
 //! Where there are changes that who has such a file open has not seen, poll(2) says POLLERR and
 //! POLLPRI beside what it says anyway. What was seen is of one of two kinds ([`Seen`]). Of the
-//! first kind, who watches the file (inotify(7)) hears IN_MODIFY; who watches its directory does
-//! not. Nobody hears that the file is gone, as on Linux.
+//! first kind, who watches the file or its directory hears IN_MODIFY of nobody's, wherever the file
+//! is open or watched. (Linux tells the directory's watchers where it has the file's inode in
+//! memory, which outlives the last user for some time.) Nobody hears that the file is gone, as on
+//! Linux.
 //!
 //! What changes does so under locks that others need, and who is told may be many: they are told
 //! at the thread's boundary ([`wait::later`]), once for all changes up to then, as Linux does it by
@@ -14,8 +16,7 @@
 //!   asks for the contents. So nobody misses what changed after the picture that it has.
 //! - Where `is_due`, somebody is to tell of all changes up to now.
 
-use crate::inode::Watcher;
-use abi::linux::IN_MODIFY;
+use crate::caller::ActsForNobody;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -33,6 +34,12 @@ pub enum Seen {
     AtPoll,
 }
 
+/// Where a file is open or watched: a dentry.
+pub(crate) trait Place: Send + Sync {
+    /// Its file has changed. The caller holds no lock.
+    fn modified(self: Arc<Self>);
+}
+
 /// The changes of one file, and who is told of them.
 pub struct Notice {
     /// Immutable.
@@ -40,16 +47,17 @@ pub struct Notice {
     changes: AtomicU64,
     is_due: AtomicBool,
     queue: WaitQueue,
-    /// One for each mount through which it is watched. A leaf lock.
-    watchers: Mutex<Vec<Weak<dyn Watcher>>>,
+    /// Where it is open or watched: one for each mount. A leaf lock.
+    places: Mutex<Vec<Weak<dyn Place>>>,
 }
 
 impl Later for Notice {
     fn run(&self) {
         self.is_due.store(false, Ordering::SeqCst);
         self.queue.notify(Self::EVENTS);
-        for w in self.watchers() {
-            w.event(IN_MODIFY, 0, b"");
+        let _nobody = ActsForNobody::begin();
+        for d in self.places() {
+            d.modified();
         }
     }
     fn elsewhere(self: Arc<Self>) {
@@ -71,7 +79,7 @@ impl Notice {
             changes: AtomicU64::new(1),
             is_due: AtomicBool::new(false),
             queue: WaitQueue::new(),
-            watchers: Mutex::default(),
+            places: Mutex::default(),
         })
     }
 
@@ -79,7 +87,7 @@ impl Notice {
     pub fn tell(self: &Arc<Self>) {
         self.changes.fetch_add(1, Ordering::SeqCst);
         // (Who listens from now on looks at the changes afterwards.)
-        let some_listen = self.queue.is_watched() || !self.watchers.lock().is_empty();
+        let some_listen = self.queue.is_watched() || self.has_places();
         if some_listen && !self.is_due.swap(true, Ordering::SeqCst) {
             later::put(self.clone());
         }
@@ -91,8 +99,12 @@ impl Notice {
         self.run();
     }
 
-    fn watchers(&self) -> Vec<Arc<dyn Watcher>> {
-        let all = self.watchers.lock();
+    fn has_places(&self) -> bool {
+        self.places.lock().iter().any(|d| d.strong_count() > 0)
+    }
+
+    fn places(&self) -> Vec<Arc<dyn Place>> {
+        let all = self.places.lock();
         all.iter().filter_map(Weak::upgrade).collect()
     }
 
@@ -131,12 +143,13 @@ impl Notice {
         &self.queue
     }
 
-    pub(crate) fn add_watcher(&self, w: &Arc<dyn Watcher>) {
+    /// It is open or watched there.
+    pub(crate) fn used_at(&self, d: &Arc<dyn Place>) {
         if self.seen == Seen::AtPoll {
             return;
         }
-        let new = Arc::downgrade(w);
-        let mut all = self.watchers.lock();
+        let new = Arc::downgrade(d);
+        let mut all = self.places.lock();
         all.retain(|old| old.strong_count() > 0 && !old.ptr_eq(&new));
         all.push(new);
     }

@@ -17,9 +17,9 @@ use super::listing::Listing;
 use crate::caller::Caller;
 use crate::dentry::{Caching, Dentry, FileSystem, StatFs, SuperBlock};
 use crate::file::{File, FileOps, Sink, Source};
-use crate::inode::{Follow, Inode, InodeExt, SetAttr, Watcher};
+use crate::inode::{Follow, Inode, InodeExt, SetAttr};
 use crate::mode::{FileType, Perm, Want, generic_permission};
-use crate::notice::Notice;
+use crate::notice::{Notice, Place};
 use crate::ucounts::Charge;
 use crate::vfs::Vfs;
 use crate::{DirEntry, Path, Stat, now};
@@ -453,11 +453,12 @@ impl Inode for DynInode {
             _ => Err(EACCES),
         }
     }
-    fn is_watched_by(&self, w: &Arc<dyn Watcher>) {
+    fn is_used_at(&self, d: &Arc<Dentry>) {
         if let DynNode::File(f) = &self.node
             && let Some(n) = f.notice()
         {
-            n.add_watcher(w);
+            let place: Arc<dyn Place> = d.clone();
+            n.used_at(&place);
         }
     }
     fn set_attr(&self, _: &Caller<'_>, a: &SetAttr) -> Result<()> {

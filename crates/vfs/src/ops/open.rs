@@ -452,7 +452,10 @@ impl PathCx<'_> {
 
     fn open_inode(&self, p: &Path, inode: Arc<dyn Inode>, flags: u32) -> Result<Arc<dyn FileOps>> {
         match inode.file_type() {
-            FileType::Regular | FileType::Directory => inode.open(&self.caller, flags),
+            FileType::Regular | FileType::Directory => {
+                inode.is_used_at(&p.dentry);
+                inode.open(&self.caller, flags)
+            }
             FileType::Fifo => {
                 self.vfs
                     .special()?

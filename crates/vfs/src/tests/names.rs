@@ -161,7 +161,7 @@ fn xattrs() {
 #[derive(Default)]
 struct Log(parking_lot::Mutex<Vec<(u32, String)>>);
 impl crate::attachments::Attachable for Log {}
-impl crate::inode::Watcher for Log {
+impl crate::watch::Watcher for Log {
     fn event(&self, mask: u32, _: u32, name: &[u8]) {
         self.0
             .lock()
@@ -358,7 +358,7 @@ fn tmpfs_remembers_no_missing_names() {
 struct Nobody;
 
 impl crate::attachments::Attachable for Nobody {}
-impl crate::inode::Watcher for Nobody {
+impl crate::watch::Watcher for Nobody {
     fn event(&self, _: u32, _: u32, _: &[u8]) {}
     fn end(&self) {}
 }

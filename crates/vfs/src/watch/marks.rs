@@ -15,7 +15,7 @@
 
 use super::{
     FAN_ACCESS_PERM, FAN_OPEN_EXEC_PERM, FAN_OPEN_PERM, FS_RENAME, Happening, IN_ISDIR, IN_MODIFY,
-    Watched, existing, keep, watchers_of,
+    Watched, existing, keep, watchers_at,
 };
 use crate::attachments::Attachable;
 use crate::dentry::SuperBlock;
@@ -279,7 +279,7 @@ pub enum Kind {
 pub fn marks_at(p: &Path, kind: Kind) -> Result<Arc<Marks>> {
     p.mnt.sb().begin_watch();
     Ok(match kind {
-        Kind::Inode => watchers_of(p.inode()?).marks.clone(),
+        Kind::Inode => watchers_at(p)?.marks.clone(),
         Kind::Mount => p.mnt.attachments.get_or_make(),
         Kind::FileSystem => p.mnt.sb().attachments.get_or_make(),
     })

@@ -11,9 +11,10 @@ pub mod marks;
 use crate::attachments::Attachable;
 use crate::dentry::Dentry;
 use crate::file::File;
-use crate::inode::{Inode, Watcher};
+use crate::inode::Inode;
 use crate::mode::FileType;
 use crate::mount::{Mount, Path};
+use crate::notice::Place;
 use abi::Result;
 use dnotify::Requests;
 use marks::Marks;
@@ -68,6 +69,15 @@ impl Drop for Watched {
     }
 }
 
+/// Who watches one inode by inotify.
+pub trait Watcher: Attachable {
+    /// Something happened to the inode (`name` empty), or to the entry `name` of the directory.
+    /// `cookie` joins the two halves of a rename. Takes only leaf locks.
+    fn event(&self, mask: u32, cookie: u32, name: &[u8]);
+    /// The inode is gone: its watches end.
+    fn end(&self);
+}
+
 /// Who watches one file.
 #[derive(Default)]
 pub struct Watchers {
@@ -79,7 +89,7 @@ pub struct Watchers {
 
 impl Attachable for Watchers {}
 
-impl Watcher for Watchers {
+impl Watchers {
     fn event(&self, mask: u32, cookie: u32, name: &[u8]) {
         const OTHERS: u32 = FS_RENAME | FAN_OPEN_EXEC;
         let only_others = mask & !(IN_ISDIR | IN_EXCL_UNLINK) & !OTHERS == 0;
@@ -96,11 +106,11 @@ impl Watcher for Watchers {
     }
 }
 
-/// The watchers of an inode, made if there are none.
-fn watchers_of(inode: &Arc<dyn Inode>) -> Arc<Watchers> {
-    let w = inode.ext().attachments.get_or_make::<Watchers>();
-    inode.is_watched_by(&(w.clone() as Arc<dyn Watcher>));
-    w
+/// The watchers of the file at `p`, made if there are none.
+fn watchers_at(p: &Path) -> Result<Arc<Watchers>> {
+    let inode = p.inode()?;
+    inode.is_used_at(&p.dentry);
+    Ok(inode.ext().attachments.get_or_make())
 }
 
 /// Those that it has already.
@@ -116,7 +126,7 @@ fn keep(p: &Path) -> Watched {
 
 /// The watchers of the file at `p`, and what keeps the file for the watch that is to come.
 pub(crate) fn watchers(p: &Path) -> Result<(Arc<Watchers>, Watched)> {
-    Ok((watchers_of(p.inode()?), keep(p)))
+    Ok((watchers_at(p)?, keep(p)))
 }
 
 /// inotify's watcher of the file at `p`, made if it has none, and what keeps the file for the watch
@@ -187,6 +197,12 @@ fn dir_bit(d: &Dentry) -> u32 {
 /// `d` was changed or used: tells those who watch it, and those who watch its directory.
 pub(crate) fn happened(d: &Arc<Dentry>, mask: u32) {
     happened_by(d, None, mask);
+}
+
+impl Place for Dentry {
+    fn modified(self: Arc<Self>) {
+        happened(&self, IN_MODIFY);
+    }
 }
 
 /// The same of what was done by an open file, or an opening.
