@@ -4,6 +4,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
+#include <sys/mount.h>
 #include <sys/sysmacros.h>
 #include <sys/signalfd.h>
 
@@ -591,6 +592,232 @@ static void inotify_fdinfo(void)
 	fclose(f);
 }
 
+/* Says what came of what was done. */
+static void after(const char *what, int i)
+{
+	int bytes = 0;
+	ioctl(i, FIONREAD, &bytes);
+	say("after", "%s: %d bytes", what, bytes);
+	show(i);
+}
+
+static int watch_file(int i, int fd, unsigned mask)
+{
+	char p[40];
+	sprintf(p, "/proc/self/fd/%d", fd);
+	return inotify_add_watch(i, p, mask);
+}
+
+/* In which order a file and its directory hear that a name went. */
+static void inotify_order(void)
+{
+	int i = inotify_init1(IN_NONBLOCK);
+	mkdir("d", 0755);
+	mkdir("d/s", 0755);
+	put("d/f", "x");
+	put("d/g", "x");
+	put("d/h", "x");
+	T(inotify_add_watch(i, "d", IN_ALL_EVENTS));
+	T(inotify_add_watch(i, "d/f", IN_ALL_EVENTS));
+	T(inotify_add_watch(i, "d/s", IN_ALL_EVENTS));
+	unlink("d/f");
+	after("unlink", i);
+	rmdir("d/s");
+	after("rmdir", i);
+	T(inotify_add_watch(i, "d/g", IN_ALL_EVENTS));
+	T(inotify_add_watch(i, "d/h", IN_ALL_EVENTS));
+	rename("d/g", "d/h");
+	after("rename over a file", i);
+	int fd = open("d/h", O_RDWR);
+	unlink("d/h");
+	after("unlink while it is open", i);
+	write(fd, "a", 1);
+	after("write", i);
+	close(fd);
+	after("close", i);
+}
+
+/* A file's watches end with its last user, not with its last name. */
+static void inotify_users(void)
+{
+	char home[PATH_MAX];
+	getcwd(home, sizeof home);
+	int i = inotify_init1(IN_NONBLOCK);
+	put("f", "x");
+	T(inotify_add_watch(i, "f", IN_ALL_EVENTS));
+	int a = open("f", O_RDONLY), b = open("f", O_PATH), c = dup(a);
+	char *m = mmap(NULL, 4096, PROT_READ, MAP_SHARED, a, 0);
+	after("open", i);
+	unlink("f");
+	after("unlink", i);
+	close(a);
+	after("close", i);
+	close(c);
+	after("close of the copy", i);
+	close(b);
+	after("close of O_PATH", i);
+	munmap(m, 4096);
+	after("munmap", i);
+	mkdir("d", 0755);
+	T(inotify_add_watch(i, "d", IN_ALL_EVENTS));
+	chdir("d");
+	rmdir("../d");
+	after("rmdir", i);
+	chdir(home);
+	after("chdir", i);
+	/* By another process. */
+	put("p", "x");
+	T(inotify_add_watch(i, "p", IN_DELETE_SELF));
+	pid_t child = fork();
+	if (!child) {
+		open("p", O_RDONLY);
+		unlink("p");
+		ms(50);
+		_exit(0);
+	}
+	struct pollfd p = { i, POLLIN };
+	T(poll(&p, 1, 5000));
+	after("exit", i);
+	waitpid(child, NULL, 0);
+	put("o", "x");
+	put("n", "x");
+	T(inotify_add_watch(i, "n", IN_ALL_EVENTS));
+	a = open("n", O_RDONLY);
+	rename("o", "n");
+	after("rename over an open file", i);
+	close(a);
+	after("close", i);
+	mkdir("e", 0755);
+	put("e/x", "");
+	T(inotify_add_watch(i, "e", IN_ALL_EVENTS));
+	a = open("e/x", O_RDONLY);
+	unlink("e/x");
+	rmdir("e");
+	after("rmdir below an open file", i);
+	close(a);
+	after("close", i);
+}
+
+/* Watches of files without a name, or with another. */
+static void inotify_nameless(void)
+{
+	int i = inotify_init1(IN_NONBLOCK);
+	char p[40];
+	put("f", "x");
+	int a = open("f", O_RDWR);
+	unlink("f");
+	T(watch_file(i, a, IN_ALL_EVENTS));
+	write(a, "x", 1);
+	after("write", i);
+	close(a);
+	after("close", i);
+	T(inotify_rm_watch(i, 1));
+
+	put("f", "x");
+	link("f", "g");
+	a = open("f", O_RDWR);
+	unlink("f");
+	T(watch_file(i, a, IN_ALL_EVENTS));
+	close(a);
+	after("close with another name", i);
+	a = open("g", O_WRONLY);
+	write(a, "yy", 2);
+	close(a);
+	after("use of that", i);
+	unlink("g");
+	after("unlink", i);
+
+	put("f", "x");
+	link("f", "g");
+	a = open("f", O_RDWR);
+	T(watch_file(i, a, IN_ALL_EVENTS));
+	unlink("f");
+	after("unlink of the name by which it is open", i);
+	unlink("g");
+	after("unlink of the other", i);
+	T(watch_file(i, a, IN_ALL_EVENTS));
+	write(a, "x", 1);
+	close(a);
+	after("close", i);
+
+	T((a = open(".", O_TMPFILE | O_RDWR, 0644)) >= 0);
+	T(watch_file(i, a, IN_ALL_EVENTS));
+	write(a, "x", 1);
+	close(a);
+	after("O_TMPFILE", i);
+	T((a = open(".", O_TMPFILE | O_RDWR, 0644)) >= 0);
+	T(watch_file(i, a, IN_ALL_EVENTS));
+	sprintf(p, "/proc/self/fd/%d", a);
+	T(linkat(AT_FDCWD, p, AT_FDCWD, "named", AT_SYMLINK_FOLLOW));
+	after("linkat", i);
+	close(a);
+	after("close", i);
+	unlink("named");
+	after("unlink", i);
+
+	a = memfd_create("m", 0);
+	T(watch_file(i, a, IN_DELETE_SELF));
+	close(a);
+	after("memfd", i);
+	/* A pipe is not unlinked, and its watch does not end with it. */
+	int ends[2];
+	pipe(ends);
+	int wd = watch_file(i, ends[0], IN_DELETE_SELF);
+	close(ends[0]);
+	close(ends[1]);
+	after("pipe", i);
+	T(inotify_rm_watch(i, wd));
+	after("inotify_rm_watch", i);
+	mkdir("d", 0755);
+	a = open("d", O_RDONLY);
+	rmdir("d");
+	T(watch_file(i, a, IN_ALL_EVENTS));
+	close(a);
+	after("directory", i);
+}
+
+/* What the last unmount of a file system says. */
+static void inotify_unmounts(void)
+{
+	if (geteuid() || unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
+		return;
+	int i = inotify_init1(IN_NONBLOCK);
+	mkdir("m", 0755);
+	mkdir("n", 0755);
+	T(mount("t", "m", "tmpfs", 0, NULL));
+	T(mount("m", "n", NULL, MS_BIND, NULL));
+	T(inotify_add_watch(i, "m", IN_CREATE));
+	T(umount("n"));
+	after("one of two", i);
+	T(umount("m"));
+	after("the last", i);
+	T(inotify_rm_watch(i, 1));
+	T(mount("t", "m", "tmpfs", 0, NULL));
+	put("m/f", "x");
+	T(inotify_add_watch(i, "m/f", IN_CREATE));
+	T(umount("m"));
+	after("of a file", i);
+	T(mount("t", "m", "tmpfs", 0, NULL));
+	mkdir("m/d", 0755);
+	T(inotify_add_watch(i, "m/d", IN_CREATE | IN_ONESHOT));
+	T(umount("m"));
+	after("with IN_ONESHOT", i);
+	T(mount("t", "m", "tmpfs", 0, NULL));
+	put("m/f", "x");
+	put("m/g", "x");
+	int a = open("m/f", O_RDWR), b = open("m/g", O_RDWR);
+	T(inotify_add_watch(i, "m/f", IN_MODIFY));
+	T(inotify_add_watch(i, "m/g", IN_MODIFY));
+	unlink("m/g");
+	T(umount2("m", MNT_DETACH));
+	write(a, "x", 1);
+	after("MNT_DETACH", i);
+	close(b);
+	after("close of one without a name", i);
+	close(a);
+	after("the last close", i);
+}
+
 /* That events were lost wakes, too. */
 static void inotify_overflow(void)
 {
@@ -625,6 +852,7 @@ static const struct check all[] = {
 	CHECK(eventfds), CHECK(polling), CHECK(masks_while_waiting), CHECK(selecting), CHECK(epolls),
 	CHECK(epoll_lifetimes), CHECK(nested_epolls), CHECK(epoll_threads), CHECK(many_files),
 	CHECK(signalfds), CHECK(inotifies), CHECK(inotify_on_files), CHECK(inotify_fdinfo),
+	CHECK(inotify_order), CHECK(inotify_users), CHECK(inotify_nameless), CHECK(inotify_unmounts),
 	CHECK(inotify_overflow),
 };
 MAIN(all)

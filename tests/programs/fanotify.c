@@ -2,6 +2,7 @@
 #define AREA "fanotify"
 #include "check.h"
 #include <sys/fanotify.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/sendfile.h>
 #include <sys/statfs.h>
@@ -1184,10 +1185,91 @@ static void domain(void)
 	}
 }
 
+/* How many marks a group has, by its fdinfo. */
+static int marks_of(int g)
+{
+	char name[64], line[512];
+	int n = 0;
+	sprintf(name, "/proc/self/fdinfo/%d", g);
+	FILE *f = fopen(name, "r");
+	while (f && fgets(line, sizeof line, f))
+		n += !strncmp(line, "fanotify ino:", 13) || !strncmp(line, "fanotify sdev:", 14) ||
+		     !strncmp(line, "fanotify mnt_id:", 16);
+	if (f)
+		fclose(f);
+	return n;
+}
+
+/* A file's marks end with its last user, a file system's with its last mount. */
+static void ends(void)
+{
+	if (geteuid() || unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
+		return;
+	char name[64];
+	mkdir("m", 0755);
+	T(mount("t", "m", "tmpfs", 0, NULL));
+	put("m/f", "text");
+	know("m/f");
+	know("m");
+	int file = init(FAN_REPORT_FID | 2, 0), whole = init(FAN_REPORT_FID | 2, 0);
+	T(mark(file, 1, FAN_MODIFY | FAN_DELETE_SELF | FAN_ATTRIB, "m/f"));
+	T(mark(whole, 0x101, FAN_DELETE_SELF | FAN_ONDIR, "m"));
+	int fd = open("m/f", O_RDWR);
+	unlink("m/f");
+	events("unlink while it is open", file, "m");
+	events("unlink, of the whole", whole, "m");
+	write(fd, "x", 1);
+	events("write", file, "m");
+	T(marks_of(file));
+	close(fd);
+	events("close", file, "m");
+	events("close, of the whole", whole, "m");
+	T(marks_of(file));
+	/* A mark of one that has no name; by two names. */
+	put("m/f", "text");
+	know("m/f");
+	fd = open("m/f", O_RDWR);
+	unlink("m/f");
+	sprintf(name, "/proc/self/fd/%d", fd);
+	T(mark(file, 1, FAN_DELETE_SELF, name));
+	close(fd);
+	events("a late mark", file, "m");
+	events("a late mark, of the whole", whole, "m");
+	put("m/f", "text");
+	know("m/f");
+	link("m/f", "m/g");
+	T(mark(file, 1, FAN_DELETE_SELF, "m/f"));
+	unlink("m/f");
+	events("one of two names", file, "m");
+	unlink("m/g");
+	events("both names", file, "m");
+	events("both names, of the whole", whole, "m");
+	put("m/f", "text");
+	know("m/f");
+	unlink("m/f");
+	mkdir("m/d", 0755);
+	know("m/d");
+	rmdir("m/d");
+	events("unlink, rmdir, of the whole", whole, "m");
+	/* The last mount. */
+	put("m/f", "text");
+	T(mark(file, 1, FAN_MODIFY, "m/f"));
+	T(mark(file, 0x101, FAN_MODIFY, "m"));
+	T(marks_of(file));
+	T(marks_of(whole));
+	T(umount("m"));
+	T(marks_of(file));
+	T(marks_of(whole));
+	events("umount", file, NULL);
+	T(mark(file, 2, FAN_MODIFY, "m"));
+	T(mark(file, 0x102, FAN_MODIFY, "m"));
+	T(mark(file, 0x12, FAN_MODIFY, "m"));
+}
+
 static const struct check all[] = {
 	CHECK(inits), CHECK(marks), CHECK(by_fd), CHECK(merging), CHECK(ignoring), CHECK(fid), CHECK(dir_fid),
 	CHECK(both_fids), CHECK(dfid_name), CHECK(all_fids), CHECK(target), CHECK(renames), CHECK(wide), CHECK(programs),
 	CHECK(permission), CHECK(programs_asked), CHECK(answers), CHECK(order), CHECK(descriptors), CHECK(pids),
-	CHECK(unprivileged), CHECK(overflow), CHECK(attributes), CHECK(domain),
+	CHECK(unprivileged), CHECK(overflow), CHECK(attributes), CHECK(domain), CHECK(ends),
 };
 MAIN(all)

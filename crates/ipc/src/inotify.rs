@@ -17,14 +17,13 @@ use vfs::attachments::Attachable;
 use vfs::file::IoctlContext;
 use vfs::ops::Marked;
 use vfs::ucounts::{Charge, Kind};
-use vfs::watch::{IN_EXCL_UNLINK, Watched, Watcher};
+use vfs::watch::{IN_EXCL_UNLINK, IN_UNMOUNT, Watched, Watcher};
 use vfs::{Credentials, File, FileOps, Sink, Stat};
 use wait::later::drop_later;
 use wait::{Events, WaitQueue};
 
 pub const IN_Q_OVERFLOW: u32 = 0x4000;
 pub const IN_IGNORED: u32 = 0x8000;
-pub const IN_UNMOUNT: u32 = 0x2000;
 pub const IN_MASK_CREATE: u32 = 0x1000_0000;
 pub const IN_MASK_ADD: u32 = 0x2000_0000;
 pub const IN_ISDIR: u32 = 0x4000_0000;

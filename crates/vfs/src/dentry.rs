@@ -21,7 +21,6 @@ use abi::errno::ENOENT;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::any::Any;
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -123,11 +122,12 @@ pub struct SuperBlock {
     /// Held while a dentry moves to another directory.
     rename_lock: Mutex<()>,
     ring: Mutex<Ring>,
-    /// Files that are watched, by their dentries' addresses, and how often.
-    watched: Mutex<HashMap<usize, (Arc<Dentry>, usize)>>,
-    /// Whether anything ever was.
-    has_watches: AtomicBool,
-    /// [`crate::watch::marks::Marks`] of it as a whole.
+    /// Watches and marks of it, its mounts and its files that there are now. Atomic: who makes the
+    /// first looks afterwards at what others change.
+    watches: AtomicUsize,
+    /// Told of files whose last users go, from the first watch on.
+    unused: OnceLock<fn(Unused)>,
+    /// [`crate::watch::marks::Marks`] of it as a whole, and what keeps its files for their watches.
     pub(crate) attachments: Attachments,
     /// Marks of it and its files whose groups may forbid what is done with them.
     forbidders: AtomicUsize,
@@ -161,8 +161,8 @@ impl SuperBlock {
             owner: OnceLock::new(),
             rename_lock: Mutex::new(()),
             ring: Mutex::default(),
-            watched: Mutex::default(),
-            has_watches: AtomicBool::new(false),
+            watches: AtomicUsize::new(0),
+            unused: OnceLock::new(),
             attachments: Attachments::default(),
             forbidders: AtomicUsize::new(0),
             writers: AtomicUsize::new(0),
@@ -202,8 +202,6 @@ impl SuperBlock {
     }
     pub(crate) fn unmounted(&self) {
         if self.mounts.fetch_sub(1, Ordering::AcqRel) == 1 {
-            let watched = std::mem::take(&mut *self.watched.lock());
-            drop(watched);
             self.attachments.gone();
             self.shrink();
             self.fs.shut_down();
@@ -228,11 +226,17 @@ impl SuperBlock {
         drop(gone);
         self.fs.shrink();
     }
+    /// Whether anybody watches anything of it.
     pub(crate) fn is_watched(&self) -> bool {
-        self.has_watches.load(Ordering::Relaxed)
+        self.watches.load(Ordering::Relaxed) != 0
     }
-    pub(crate) fn begin_watch(&self) {
-        self.has_watches.store(true, Ordering::Relaxed);
+    /// One watch more; `unused` is told of files whose last users go.
+    pub(crate) fn begin_watch(&self, unused: fn(Unused)) {
+        self.unused.get_or_init(|| unused);
+        self.watches.fetch_add(1, Ordering::SeqCst);
+    }
+    pub(crate) fn end_watch(&self) {
+        self.watches.fetch_sub(1, Ordering::SeqCst);
     }
     pub(crate) fn add_forbidder(&self) {
         self.forbidders.fetch_add(1, Ordering::SeqCst);
@@ -243,23 +247,6 @@ impl SuperBlock {
     /// Whether somebody may forbid what is done with its files.
     pub(crate) fn may_be_forbidden(&self) -> bool {
         self.forbidders.load(Ordering::SeqCst) != 0
-    }
-    pub(crate) fn keep_watched(&self, d: &Arc<Dentry>) {
-        let mut watched = self.watched.lock();
-        let entry = watched.entry(Arc::as_ptr(d).addr());
-        entry.or_insert_with(|| (d.clone(), 0)).1 += 1;
-        drop(watched);
-        self.has_watches.store(true, Ordering::Relaxed);
-    }
-    pub(crate) fn drop_watched(&self, d: &Arc<Dentry>) {
-        let mut watched = self.watched.lock();
-        // (With the last mount all go.)
-        if let Entry::Occupied(mut e) = watched.entry(Arc::as_ptr(d).addr()) {
-            e.get_mut().1 -= 1;
-            let gone = (e.get().1 == 0).then(|| e.remove());
-            drop(watched);
-            drop(gone);
-        }
     }
     fn keep(&self, d: &Arc<Dentry>) {
         if self.caching == Caching::Never {
@@ -335,6 +322,13 @@ struct Place {
     name: Arc<[u8]>,
 }
 
+/// A file whose last user by a name that was removed is gone.
+pub(crate) struct Unused {
+    pub sb: Arc<SuperBlock>,
+    pub inode: Arc<dyn Inode>,
+    pub name: Arc<[u8]>,
+}
+
 /// A name in a directory.
 pub struct Dentry {
     /// Immutable.
@@ -345,6 +339,8 @@ pub struct Dentry {
     place: RwLock<Place>,
     /// It is in its directory no more. Set under the directory's `dir_lock`; stays so.
     unhashed: AtomicBool,
+    /// Nobody need be told when its last user goes. Set by who knows that, in [`crate::watch`].
+    pub(crate) quiet: AtomicBool,
     /// For the ring's second chance. Atomic: it only guides.
     used: AtomicBool,
     /// Where it is in the super block's ring; changed under the ring's lock.
@@ -401,6 +397,7 @@ impl Dentry {
             inode,
             place: RwLock::new(place),
             unhashed: AtomicBool::new(false),
+            quiet: AtomicBool::new(false),
             used: AtomicBool::new(false),
             slot: AtomicUsize::new(NO_SLOT),
             mounts: AtomicUsize::new(0),
@@ -815,6 +812,7 @@ impl Dentry {
 
 impl Drop for Dentry {
     fn drop(&mut self) {
+        self.end_use();
         // Not by recursion: an application can nest directories without limit.
         let mut next = self.leave();
         while let Some(parent) = next {
@@ -824,6 +822,23 @@ impl Drop for Dentry {
 }
 
 impl Dentry {
+    /// Its last user went: who watches the file may have to hear that it is gone (Linux's
+    /// `dentry_unlink_inode`).
+    fn end_use(&mut self) {
+        if !self.sb.is_watched() || !*self.unhashed.get_mut() || *self.quiet.get_mut() {
+            return;
+        }
+        if let Some(tell) = self.sb.unused.get()
+            && let Some(inode) = self.inode.take()
+        {
+            tell(Unused {
+                sb: self.sb.clone(),
+                inode,
+                name: self.place.get_mut().name.clone(),
+            });
+        }
+    }
+
     /// Takes itself out of its parent's children and gives the parent.
     fn leave(&mut self) -> Option<Arc<Dentry>> {
         let place = self.place.get_mut();

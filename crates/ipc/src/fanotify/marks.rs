@@ -9,7 +9,7 @@ use vfs::Path;
 use vfs::ops::{Marked, internal_dev};
 use vfs::ucounts::Charge;
 use vfs::watch::Watched;
-use vfs::watch::marks::{Group, Kind, Mark, keep_at, marks_at};
+use vfs::watch::marks::{Group, Keep, Kind, Mark, mark_at, marks_at};
 
 const FAN_MARK_IGNORED_SURV_MODIFY: u32 = 0x40;
 const FAN_MARK_EVICTABLE: u32 = 0x200;
@@ -88,9 +88,10 @@ impl Fanotify {
 
     /// FAN_MARK_ADD; the change is checked.
     pub fn add_mark(&self, p: &Path, c: Change, fsid: Option<Fsid>) -> Result<()> {
-        let marks = marks_at(p, c.kind)?;
+        let keeps = if c.evictable { Keep::No } else { Keep::Yes };
+        let (marks, kept) = marks_at(p, c.kind, keeps)?;
         let me = self.as_group();
-        let place = self.place(p, c)?;
+        let place = self.place(p, c.kind, kept)?;
         let mut all = self.entries.lock();
         let (mark, is_new) = match marks.find(&me) {
             Some(m) => {
@@ -132,14 +133,14 @@ impl Fanotify {
         Ok(())
     }
 
-    fn place(&self, p: &Path, c: Change) -> Result<Place> {
+    fn place(&self, p: &Path, kind: Kind, kept: Option<Watched>) -> Result<Place> {
         let whole = |of| Place {
             of,
             fhandle: String::new(),
             _held: None,
             _kept: None,
         };
-        Ok(match c.kind {
+        Ok(match kind {
             Kind::Mount => whole(format!("mnt_id:{:x}", p.mnt.id)),
             Kind::FileSystem => whole(format!("sdev:{:x}", internal_dev(p.mnt.sb().dev))),
             Kind::Inode => {
@@ -148,7 +149,7 @@ impl Fanotify {
                     of: file.numbers(),
                     fhandle: file.fhandle(),
                     _held: self.cred.hold(p.inode()?.host_user())?,
-                    _kept: (!c.evictable).then(|| keep_at(p)),
+                    _kept: kept,
                 }
             }
         })
@@ -191,10 +192,9 @@ impl Fanotify {
 
     /// FAN_MARK_REMOVE.
     pub fn remove_mark(&self, p: &Path, c: Change) -> Result<()> {
-        let marks = marks_at(p, c.kind)?;
         // Held to the end: who adds to the mark meanwhile would add to one that is gone.
         let mut all = self.entries.lock();
-        let mark = marks.find(&self.as_group()).ok_or(ENOENT)?;
+        let mark = mark_at(p, c.kind, &self.as_group()).ok_or(ENOENT)?;
         let ends = mark.change(|a| {
             match c.to {
                 To::Tell => a.events &= !(c.events & !c.stay),

@@ -179,6 +179,7 @@ impl PathCx<'_> {
         let made = dir.dentry.attach(&name, Some(inode.clone()));
         watch::changed(&source.dentry, watch::IN_ATTRIB);
         watch::created(&dir.dentry, &made);
+        watch::linked(&source.dentry, &made);
         Ok(())
     }
 

@@ -354,6 +354,106 @@ fn tmpfs_remembers_no_missing_names() {
     assert_eq!(Arc::strong_count(&root), before);
 }
 
+/// A thread's boundary, where the test runs what was put off.
+struct Here;
+impl wait::later::Boundary for Here {
+    fn ask(&self) {}
+}
+
+/// A file's watches end with the last user of its last name, and do not keep it.
+#[test]
+fn watches_end_with_the_last_user() {
+    use crate::watch::*;
+    use wait::later;
+    let _bounded = later::Bounded::by(Arc::new(Here));
+    let r = Rig::new();
+    let at = |p: &str| r.cx().resolve(&At::Cwd, p.as_bytes(), Walk::empty());
+    let e = |m: u32, n: &str| (m, String::from(n));
+    let took = |l: &Log| std::mem::take(&mut *l.0.lock());
+    let end = [e(IN_DELETE_SELF, ""), e(0, "end")];
+    let sb = r.ns.root().mnt.sb().clone();
+
+    r.put("/f", b"").unwrap();
+    let file = r.open("/f", O_RDONLY).unwrap();
+    let (log, kept) = watcher::<Log>(&at("/f").unwrap()).unwrap();
+    assert!(sb.is_watched());
+    r.unlink("/f").unwrap();
+    assert_eq!(took(&log), [e(IN_ATTRIB, "")]);
+    // One more, of the file without a name.
+    let again = watcher::<Log>(file.path.as_ref().unwrap()).unwrap();
+    assert!(Arc::ptr_eq(&log, &again.0));
+    let inode = Arc::downgrade(file.path.as_ref().unwrap().inode().unwrap());
+    drop(file);
+    assert_eq!(took(&log), [e(IN_CLOSE_NOWRITE, "")]);
+    later::run();
+    assert_eq!(took(&log), end);
+    assert!(inode.upgrade().is_none() && kept.file().is_none());
+    drop(kept);
+    assert!(sb.is_watched());
+    drop(again);
+    assert!(!sb.is_watched());
+
+    // One that gets its first name while it is watched is kept by that.
+    let file = r.open("/", O_TMPFILE | O_RDWR).unwrap();
+    let (log, kept) = watcher::<Log>(file.path.as_ref().unwrap()).unwrap();
+    r.cx()
+        .link(&At::File(file.clone()), b"", &At::Cwd, b"/g", AT_EMPTY_PATH)
+        .unwrap();
+    drop(file);
+    sb.shrink();
+    later::run();
+    assert_eq!(took(&log), [e(IN_ATTRIB, ""), e(IN_CLOSE_WRITE, "")]);
+    assert!(kept.file().is_some());
+    r.unlink("/g").unwrap();
+    assert_eq!(took(&log)[1..], end);
+    assert!(kept.file().is_none());
+}
+
+/// A look for marks that are not there makes nothing, and what was made ends with the last mark.
+#[test]
+fn a_look_for_marks_makes_nothing() {
+    use crate::watch::{Happening, Watchers, marks::*};
+    struct G;
+    impl Group for G {
+        fn flags(&self) -> u32 {
+            0
+        }
+        fn priority(&self) -> u8 {
+            0
+        }
+        fn tell(&self, _: &Happening<'_>, _: u32, _: Matched, _: u64) {}
+        fn ask(&self, _: &Happening<'_>, _: u32, _: u64, _: &dyn wait::Blocker) -> Result<()> {
+            Ok(())
+        }
+        fn forget(&self, _: &Arc<Mark>) {}
+    }
+    let r = Rig::new();
+    r.put("/f", b"").unwrap();
+    let at = r.cx().resolve(&At::Cwd, b"/f", Walk::empty()).unwrap();
+    let g: Arc<dyn Group> = Arc::new(G);
+    let g = Arc::downgrade(&g);
+    for kind in [Kind::Inode, Kind::Mount, Kind::FileSystem] {
+        assert!(mark_at(&at, kind, &g).is_none());
+        let sb = at.mnt.sb();
+        assert!(
+            at.inode()
+                .unwrap()
+                .ext()
+                .attachments
+                .get::<Watchers>()
+                .is_none()
+        );
+        assert!(at.mnt.attachments.get::<Marks>().is_none() && !sb.is_watched());
+        assert!(sb.attachments.get::<Marks>().is_none());
+    }
+    let (marks, kept) = marks_at(&at, Kind::FileSystem, Keep::Yes).unwrap();
+    let m = marks.add(&g, at.mnt.sb(), 0);
+    assert!(kept.is_none() && at.mnt.sb().is_watched());
+    m.detach();
+    drop(m);
+    assert!(!at.mnt.sb().is_watched());
+}
+
 #[derive(Default)]
 struct Nobody;
 

@@ -9,9 +9,10 @@
 //! - [`File`] knows whether it ever had one: a close of another costs one load.
 //! - The lock is a leaf. Nobody is signalled, and nothing of a file is dropped, under it.
 
+use super::kept::Counted;
 use super::{
     FS_RENAME, IN_ACCESS, IN_ATTRIB, IN_CREATE, IN_DELETE, IN_ISDIR, IN_MODIFY, IN_MOVED_FROM,
-    IN_MOVED_TO, Watched, existing, watchers,
+    IN_MOVED_TO, existing, watchers_at,
 };
 use crate::file::File;
 use crate::sigio::{Messenger, Owner};
@@ -68,7 +69,7 @@ struct Request {
     _charge: Charge,
     /// For a file of the host's that it keeps in use.
     _held: Option<Charge>,
-    _kept: Watched,
+    _counted: Counted,
 }
 
 /// The requests for one directory.
@@ -143,7 +144,7 @@ impl File {
         cred.may_take_more(ENOMEM)?;
         let charge = cred.ucounts().force(crate::ucounts::Kind::Kmem, REQUEST);
         let held = cred.hold(inode.host_user())?;
-        let (watchers, kept) = watchers(place)?;
+        let (watchers, counted) = (watchers_at(place)?, Counted::new(place.mnt.sb()));
         let (events, stays) = (wanted.events(), wanted.contains(Wanted::MULTISHOT));
         self.set_noted();
         self.sigio.set_owner_if_none(owner);
@@ -163,7 +164,7 @@ impl File {
             messenger,
             _charge: charge,
             _held: held,
-            _kept: kept,
+            _counted: counted,
         });
         watchers.requests.recount(&list);
         Ok(())

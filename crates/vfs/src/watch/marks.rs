@@ -10,9 +10,10 @@
 //!   is not looked at.
 //! - A mark is in one list, and its group knows it; it leaves both at once, or its list ended,
 //!   which the group is told (also when a file leaves memory that an evictable mark did not keep).
-//! - The locks are leaves, and nothing is told under them. Groups are told under whatever locks
-//!   those hold to whom it happened; they are asked without any.
+//! - A list's lock is taken before its marks', which are leaves; nothing is told under them. Groups
+//!   are told under whatever locks those hold to whom it happened; they are asked without any.
 
+use super::kept::Counted;
 use super::{
     FAN_ACCESS_PERM, FAN_OPEN_EXEC_PERM, FAN_OPEN_PERM, FS_RENAME, Happening, IN_ISDIR, IN_MODIFY,
     Watched, existing, keep, watchers_at,
@@ -153,7 +154,9 @@ pub struct Mark {
     /// The file system's number, as the group is told it.
     pub fsid: u64,
     list: Weak<Marks>,
+    /// Changed under the list's lock, too. A leaf.
     asks: Mutex<Asks>,
+    _counted: Counted,
     _forbids: Option<Forbids>,
 }
 
@@ -187,7 +190,9 @@ static NEXT_MARK: AtomicU64 = AtomicU64::new(0);
 /// The marks of one thing. Their groups hear of its end.
 #[derive(Default)]
 pub struct Marks {
+    /// Stored under the list's lock; who asks before an event needs none.
     all: AtomicU32,
+    /// In the order in which they came. Taken before a mark's `asks`.
     list: Mutex<Vec<Arc<Mark>>>,
 }
 
@@ -220,6 +225,7 @@ impl Marks {
             fsid,
             list: Arc::downgrade(self),
             asks: Mutex::default(),
+            _counted: Counted::new(sb),
             _forbids: forbids.then(|| Forbids::new(sb)),
         });
         self.list.lock().push(new.clone());
@@ -275,20 +281,36 @@ pub enum Kind {
     FileSystem,
 }
 
-/// The marks of what is at `p`.
-pub fn marks_at(p: &Path, kind: Kind) -> Result<Arc<Marks>> {
-    p.mnt.sb().begin_watch();
-    Ok(match kind {
-        Kind::Inode => watchers_at(p)?.marks.clone(),
-        Kind::Mount => p.mnt.attachments.get_or_make(),
-        Kind::FileSystem => p.mnt.sb().attachments.get_or_make(),
+/// The marks of what is at `p`, made if there are none, and what keeps a file for one of them
+/// ([`Keep::Yes`]).
+pub fn marks_at(p: &Path, kind: Kind, keeps: Keep) -> Result<(Arc<Marks>, Option<Watched>)> {
+    Ok(match (kind, keeps) {
+        (Kind::Inode, Keep::Yes) => {
+            let (all, kept) = keep(p)?;
+            (all.marks.clone(), Some(kept))
+        }
+        (Kind::Inode, Keep::No) => (watchers_at(p)?.marks.clone(), None),
+        (Kind::Mount, _) => (p.mnt.attachments.get_or_make(), None),
+        (Kind::FileSystem, _) => (p.mnt.sb().attachments.get_or_make(), None),
     })
 }
 
-/// What keeps the file at `p` in memory, for a mark of it.
+/// Whether a mark keeps its file in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Keep {
+    No,
+    Yes,
+}
+
+/// The mark of a group that what is at `p` has already.
 #[must_use]
-pub fn keep_at(p: &Path) -> Watched {
-    keep(p)
+pub fn mark_at(p: &Path, kind: Kind, group: &Weak<dyn Group>) -> Option<Arc<Mark>> {
+    let marks = match kind {
+        Kind::Inode => of_file(&p.dentry),
+        Kind::Mount => p.mnt.attachments.get(),
+        Kind::FileSystem => p.mnt.sb().attachments.get(),
+    };
+    marks?.find(group)
 }
 
 /// A group, and its marks that something concerns.
@@ -323,8 +345,8 @@ fn of_file(d: &crate::Dentry) -> Option<&Marks> {
 }
 
 /// Whether a group wants to hear such things of a whole file system.
-pub(super) fn of_file_system_want(d: &crate::Dentry, mask: u32) -> bool {
-    let marks = d.sb().attachments.get::<Marks>();
+pub(super) fn of_file_system_want(sb: &SuperBlock, mask: u32) -> bool {
+    let marks = sb.attachments.get::<Marks>();
     marks.is_some_and(|m| m.interest() & mask != 0)
 }
 

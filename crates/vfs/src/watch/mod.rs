@@ -1,25 +1,33 @@
 //! Telling those who watch files (`inotify(7)`, [`dnotify`], `fanotify(7)`): Linux's
 //! fsnotify.
 //!
-//! At most one [`Watchers`] is attached to an inode, when someone first watches it. Mounts and file
-//! systems may be watched as a whole, by [`marks`]. Nobody watching anything on a file system costs
-//! one atomic load an operation.
+//! [`Watchers`] are attached to an inode when someone first watches it: they hold dnotify's
+//! requests and fanotify's [`Marks`], and know inotify's list (`ipc::inotify::WatchList`), which is
+//! attached beside them. Marks of a mount or a file system as a whole are attached to that. Nobody
+//! watching anything on a file system costs one atomic load an operation.
+//!
+//! Who ends them: a watch or mark, its instance or group; dnotify's requests, a close of the file;
+//! all of a file, the last user of its last name or the last mount of its file system (`kept`);
+//! marks of a mount or a file system, the end of what they are of ([`Attachable::gone`]).
 
 pub mod dnotify;
+mod kept;
 pub mod marks;
 
 use crate::attachments::Attachable;
 use crate::dentry::Dentry;
 use crate::file::File;
 use crate::inode::Inode;
-use crate::mode::FileType;
 use crate::mount::{Mount, Path};
 use crate::notice::Place;
 use abi::Result;
 use dnotify::Requests;
+pub use kept::Watched;
+pub(crate) use kept::linked;
+use kept::{Holders, keep, name_gone};
 use marks::Marks;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::{Arc, OnceLock};
 use wait::Blocker;
 
 pub const IN_ACCESS: u32 = 0x1;
@@ -34,6 +42,7 @@ pub const IN_CREATE: u32 = 0x100;
 pub const IN_DELETE: u32 = 0x200;
 pub const IN_DELETE_SELF: u32 = 0x400;
 pub const IN_MOVE_SELF: u32 = 0x800;
+pub const IN_UNMOUNT: u32 = 0x2000;
 pub(crate) const IN_ISDIR: u32 = 0x4000_0000;
 /// Of a file that has lost its name there; some do not want to hear of it.
 pub const IN_EXCL_UNLINK: u32 = 0x0400_0000;
@@ -48,27 +57,6 @@ pub const FAN_OPEN_PERM: u32 = 0x1_0000;
 pub const FAN_ACCESS_PERM: u32 = 0x2_0000;
 pub const FAN_OPEN_EXEC_PERM: u32 = 0x4_0000;
 
-/// A watched file stays in memory as long as there is one of these, and so do its watches. Dropped
-/// without locks: it may be what keeps the file. By default of no file.
-#[derive(Default)]
-pub struct Watched(Weak<Dentry>);
-
-impl Watched {
-    /// The file.
-    #[must_use]
-    pub fn file(&self) -> Option<Arc<Dentry>> {
-        self.0.upgrade()
-    }
-}
-
-impl Drop for Watched {
-    fn drop(&mut self) {
-        if let Some(d) = self.0.upgrade() {
-            d.sb().drop_watched(&d);
-        }
-    }
-}
-
 /// Who watches one inode by inotify.
 pub trait Watcher: Attachable {
     /// Something happened to the inode (`name` empty), or to the entry `name` of the directory.
@@ -81,9 +69,11 @@ pub trait Watcher: Attachable {
 /// Who watches one file.
 #[derive(Default)]
 pub struct Watchers {
-    /// Made when the first such does.
+    /// Set when the first such does.
     inotify: OnceLock<Arc<dyn Watcher>>,
+    /// With a lock of its own.
     pub(crate) requests: Requests,
+    /// With locks of its own; for its group, which holds it weakly.
     pub(crate) marks: Arc<Marks>,
 }
 
@@ -98,8 +88,10 @@ impl Watchers {
         }
         self.requests.event(mask, name);
     }
-    fn end(&self) {
+    /// The file is gone, which is the last event.
+    fn end(&self, event: u32) {
         if let Some(w) = self.inotify.get() {
+            w.event(event, 0, b"");
             w.end();
         }
         self.marks.end();
@@ -118,22 +110,11 @@ fn existing(inode: &dyn Inode) -> Option<&Watchers> {
     inode.ext().attachments.get()
 }
 
-/// What keeps the file at `p` for a watch.
-fn keep(p: &Path) -> Watched {
-    p.mnt.sb().keep_watched(&p.dentry);
-    Watched(Arc::downgrade(&p.dentry))
-}
-
-/// The watchers of the file at `p`, and what keeps the file for the watch that is to come.
-pub(crate) fn watchers(p: &Path) -> Result<(Arc<Watchers>, Watched)> {
-    Ok((watchers_at(p)?, keep(p)))
-}
-
 /// inotify's watcher of the file at `p`, made if it has none, and what keeps the file for the watch
 /// that is to come.
 pub fn watcher<T: Watcher + Default>(p: &Path) -> Result<(Arc<T>, Watched)> {
     let list = p.inode()?.ext().attachments.get_or_make::<T>();
-    let (all, kept) = watchers(p)?;
+    let (all, kept) = keep(p)?;
     all.inotify.get_or_init(|| list.clone());
     Ok((list, kept))
 }
@@ -187,11 +168,7 @@ fn tell(d: &Dentry, mask: u32, cookie: u32, name: &[u8]) {
 }
 
 fn dir_bit(d: &Dentry) -> u32 {
-    if d.file_type() == Some(FileType::Directory) {
-        IN_ISDIR
-    } else {
-        0
-    }
+    if d.is_dir() { IN_ISDIR } else { 0 }
 }
 
 /// `d` was changed or used: tells those who watch it, and those who watch its directory.
@@ -256,37 +233,31 @@ pub(crate) fn created(dir: &Arc<Dentry>, child: &Arc<Dentry>) {
     }
 }
 
-/// `child` was removed from `dir`.
+/// Whether anybody watches, after a name was taken or made: who adds a watch looks at the names
+/// afterwards ([`kept`]).
+fn is_watched_after(d: &Dentry) -> bool {
+    fence(Ordering::SeqCst);
+    d.sb().is_watched()
+}
+
+/// `child` was removed from `dir`; the caller holds it once.
 pub(crate) fn removed(dir: &Arc<Dentry>, child: &Arc<Dentry>) {
-    if !dir.sb().is_watched() {
+    if !is_watched_after(dir) {
         return;
     }
     // One link less: the file's own watchers hear it first.
-    if child.file_type() != Some(FileType::Directory) {
+    if !child.is_dir() {
         changed(child, IN_ATTRIB);
     }
+    name_gone(child, Holders::Caller);
     names(dir, child, &child.name(), IN_DELETE, 0);
-    gone(child);
 }
 
-/// A name of `child` went; the last one ends its watches.
-fn gone(child: &Arc<Dentry>) {
-    let Ok(inode) = child.inode() else { return };
-    let watchers = existing(&**inode);
-    // (How many names are left may be a question to the host.)
-    if watchers.is_none() && !marks::of_file_system_want(child, IN_DELETE_SELF) {
-        return;
-    }
-    if inode
-        .stat()
-        .is_ok_and(|s| s.nlink > 0 && inode.file_type() != FileType::Directory)
-    {
-        return;
-    }
-    Happening::to(child, IN_DELETE_SELF | dir_bit(child)).tell();
-    if let Some(w) = watchers {
-        w.event(IN_DELETE_SELF, 0, b"");
-        w.end();
+/// The file of `d` is gone, and its watches end.
+fn ended(d: &Arc<Dentry>) {
+    Happening::to(d, IN_DELETE_SELF | dir_bit(d)).tell();
+    if let Some(w) = d.inode().ok().and_then(|i| existing(&**i)) {
+        w.end(IN_DELETE_SELF);
     }
 }
 
@@ -300,7 +271,7 @@ pub(crate) fn moved(
     child: &Arc<Dentry>,
     target: Option<&Arc<Dentry>>,
 ) {
-    if !from.sb().is_watched() {
+    if !is_watched_after(from) {
         return;
     }
     let cookie = NEXT_COOKIE.fetch_add(1, Ordering::Relaxed);
@@ -316,14 +287,14 @@ pub(crate) fn moved(
     .tell();
     names(from, child, old, IN_MOVED_FROM, cookie);
     names(to, child, &new, IN_MOVED_TO, cookie);
+    if let Some(t) = target.filter(|t| !t.is_dir()) {
+        changed(t, IN_ATTRIB);
+    }
     // IN_ISDIR does not go with what happens to a directory itself being moved.
     tell(child, IN_MOVE_SELF, 0, b"");
     Happening::to(child, IN_MOVE_SELF | dir).tell();
     if let Some(t) = target {
-        if t.file_type() != Some(FileType::Directory) {
-            changed(t, IN_ATTRIB);
-        }
-        gone(t);
+        name_gone(t, Holders::Others);
     }
 }
 
