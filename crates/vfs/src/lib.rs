@@ -3,9 +3,11 @@
 //!
 //! # Modules
 //!
-//! Each stands on those below it. Three arrows run upwards, as the types hold each other: a file
-//! gives its locks back ([file](mod@file) to [`locks`] and [`leases`]), and users, their namespaces
-//! and their counts are one knot ([`userns`] to [`cred`] and [`ucounts`]).
+//! Each stands on those below it. Five arrows run upwards, as the types hold each other: inodes,
+//! locks and leases know open files ([`inode`], [`locks`] and [`leases`] to [file](mod@file)), and
+//! users, their namespaces and their counts are one knot ([`cred`] and [`ucounts`] to [`userns`]).
+//! (A link of `/proc` leads to a [`Path`], and an inode may hear by which dentry it is used: these
+//! two, too, only as types.)
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -13,23 +15,28 @@
 //! | [`ops`] | the operations that system calls are made of: methods of [`PathCx`] |
 //! | [`walk`] | from a path name to a [`Path`] |
 //! | [`context`] | from where somebody asks: root, working directory, descriptors |
-//! | [`namespace`] | the mount tree's operations |
-//! | [`peers`] | which mounts share what is mounted below them |
-//! | [`landlock`] | what processes forbid themselves: files by place, ports, whom they reach |
-//! | [`params`] | what a file system is mounted with |
 //! | [`vfs`] | the root object: numbers, registries |
+//! | [`namespace`] | the mount tree's operations |
 //! | [`watch`] | telling who watches files: inotify(7), [`watch::dnotify`], fanotify(7) |
-//! | [`notice`] | generated files that tell when they change |
+//! | [`peers`] | which mounts share what is mounted below them |
+//! | [`params`] | what a file system is mounted with |
+//! | [`fd_table`] | descriptors |
+//! | [file](mod@file) | open files |
 //! | [`mount`] | [`Mount`], [`Path`] |
+//! | [`leases`] | leases |
+//! | [`listed`] | the files that `/proc/locks` looks at |
 //! | [`dentry`] | [`Dentry`] and [`SuperBlock`]: the cache of names |
 //! | [`inode`] | [`Inode`]: what a file system implements |
-//! | [`fd_table`] | descriptors |
-//! | [`locks`], [`leases`] | flock(2), POSIX and open-file-description locks; leases |
-//! | [file](mod@file) | open files |
+//! | [`notice`] | generated files that tell when they change |
 //! | [`acl`], [`mode`] | POSIX ACLs; types of files, permissions |
-//! | [`caller`], [`cred`] | the caller: credentials and capabilities |
-//! | [`ida`] | numbers of which the lowest free one is given |
-//! | [`ucounts`], [`userns`] | what each user holds: limits, the kernel's memory; user namespaces |
+//! | [`caller`] | the caller |
+//! | [`userns`] | user namespaces |
+//! | [`cred`], [`sigio`] | credentials and capabilities; whom an open file signals |
+//! | [`landlock`] | what processes forbid themselves: files by place, ports, whom they reach |
+//! | [`locks`] | flock(2), POSIX and open-file-description locks |
+//! | [`attachments`] | what other modules keep at inodes, mounts and super blocks |
+//! | [`ring`], [`ida`] | bytes in a ring; numbers of which the lowest free one is given |
+//! | [`ucounts`] | what each user holds: limits, the kernel's memory |
 //!
 //! # Lock order
 //!
@@ -41,11 +48,13 @@
 //!    rename, an ancestor before its descendant, else by address
 //! 4. [`Inode::lock_attributes`], before 2-4 of the trees that a file system is made of
 //! 5. locks of a file system's inodes (root layer and overlayfs before what they are made of)
-//! 6. leaves: `Dentry::{children, place}`, `Mount::{children, attached}`, `Peers`, the dentry ring,
-//!    slots, tables of locks and leases, lists of marks and notices, `clas`. `Core::alive` is taken
-//!    before those of mounts.
+//! 6. inotify's lists and fanotify's groups, before the lists of marks, before a mark (see `ipc`)
+//! 7. leaves: `Dentry::{children, place}`, `Mount::{children, attached}`, `Peers`, the dentry ring,
+//!    the files that are kept for their watches, slots, tables of locks, `LISTED`, requests of
+//!    dnotify, places of notices, `clas`. `Core::alive` is taken before those of mounts, a list of
+//!    leases before an open file's owner.
 //!
-//! Application memory (`Sink`, `Source`) is never touched with a lock of 2-6 held outside of the
+//! Application memory (`Sink`, `Source`) is never touched with a lock of 2-7 held outside of the
 //! closures given to `fill` and `drain`: resolving it may call back into a file's `Mappable`. The
 //! descriptor table's lock is held across nothing.
 #![forbid(unsafe_code)]
