@@ -3,6 +3,7 @@
 #include "check.h"
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/file.h>
 
 static void numbers(void)
 {
@@ -366,8 +367,44 @@ static void asked(void)
 	T(fcntl(999, 1027, a));
 }
 
+/* Locks of what has no name: as systemd locks a socket that it keeps something in. */
+static void nameless_locks(void)
+{
+	int s[2], p[2], e = eventfd(0, 0);
+	socketpair(AF_UNIX, SOCK_DGRAM, 0, s);
+	pipe(p);
+	struct flock w = { .l_type = F_WRLCK }, r = { .l_type = F_RDLCK }, q = w, o = w;
+	T(lockf(s[0], F_LOCK, 0));
+	T(fcntl(s[0], F_SETLK, &r));
+	T(fcntl(s[0], F_SETLK, &w));
+	T(fcntl(p[0], F_SETLK, &w));
+	T(fcntl(p[0], F_SETLK, &r));
+	T(fcntl(p[1], F_SETLK, &w));
+	T(fcntl(p[1], F_SETLK, &r));
+	T(fcntl(e, F_SETLK, &w));
+	T(flock(s[1], LOCK_EX | LOCK_NB));
+	T(CHILD(
+		T(fcntl(s[0], F_GETLK, &q));
+		T(q.l_type);
+		Y(q.l_pid == getppid());
+		T(fcntl(s[0], F_SETLK, &w));
+		T(fcntl(s[1], F_SETLK, &w));
+		T(flock(s[1], LOCK_SH | LOCK_NB));
+		T(lockf(e, F_TEST, 0));
+	));
+	T(lockf(s[0], F_ULOCK, 0));
+	T(CHILD(T(fcntl(s[0], F_SETLK, &w)); T(close(s[0]))));
+	int again = dup(s[0]);
+	T(fcntl(s[0], F_SETLK, &w));
+	close(again);
+	T(CHILD(T(fcntl(s[0], F_SETLK, &w))));
+	T(fcntl(s[0], F_OFD_SETLK, &o));
+	T(CHILD(T(fcntl(s[0], F_OFD_SETLK, &o)); T(fcntl(s[0], F_SETLK, &w))));
+}
+
 static const struct check all[] = {
 	CHECK(asked), CHECK(numbers), CHECK(flags), CHECK(large), CHECK(ranges), CHECK(shared), CHECK(bad_everywhere), CHECK(in_proc),
 	CHECK(many), CHECK(closed_while_used), CHECK(orders), CHECK(strange_exit_signal),
+	CHECK(nameless_locks),
 };
 MAIN(all)

@@ -12,6 +12,7 @@
 use crate::caller::Caller;
 use crate::cred::Credentials;
 use crate::landlock::Denied;
+use crate::locks::FileLocks;
 use crate::ucounts::{Charge, Kind};
 use abi::Result;
 use abi::errno::{EINVAL, ENODEV, ENOTDIR, ENOTTY, ESPIPE};
@@ -19,7 +20,7 @@ use clas::Mappable;
 use parking_lot::Mutex;
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use wait::offer::ReadSlots;
 use wait::{Events, WaitQueue};
 
@@ -249,6 +250,8 @@ pub struct File {
     _host: Option<Charge>,
     /// The listeners for the end of the last reference, each under a number of its own. A leaf.
     release: Mutex<Vec<(u64, Weak<dyn ReleaseListener>)>>,
+    /// Its locks, where it has no inode that they could be at.
+    own_locks: OnceLock<Box<FileLocks>>,
 }
 
 /// [`File::counted`]: not at all, as one that writes, as one that only reads.
@@ -320,7 +323,16 @@ impl File {
             landlock: AtomicU8::new(0),
             _host: host,
             release: Mutex::new(Vec::new()),
+            own_locks: OnceLock::new(),
         })
+    }
+    /// Its locks, as of a file without a path: the inode of Linux's is its own, too, but for the
+    /// two ends of a pipe, which do not meet here, and for those of which Linux has one for all.
+    pub(crate) fn own_locks(&self) -> &FileLocks {
+        self.own_locks.get_or_init(Box::default)
+    }
+    pub(crate) fn existing_own_locks(&self) -> Option<&FileLocks> {
+        self.own_locks.get().map(|b| &**b)
     }
     /// `ENFILE` where the opener's user has no more of the kernel's memory: such a file gets no
     /// descriptor by what makes files, nor by dup(2). dup2(2) and `F_DUPFD` do not ask: the file is

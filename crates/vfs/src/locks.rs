@@ -392,7 +392,10 @@ impl FileLocks {
 }
 
 fn locks_of(file: &File) -> Option<&FileLocks> {
-    file.path.as_ref()?.inode().ok()?.ext().existing_locks()
+    match &file.path {
+        Some(p) => p.inode().ok()?.ext().existing_locks(),
+        None => file.existing_own_locks(),
+    }
 }
 
 /// A close(2) through the table `table`: its POSIX locks on the file go.

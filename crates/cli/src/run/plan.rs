@@ -118,6 +118,7 @@ fn own_mounts() -> Vec<MountSpec> {
     vec![
         fs("/proc", "proc", "", QUIET | NOEXEC),
         fs("/sys", "sysfs", "", QUIET | NOEXEC | libc::MS_RDONLY as u32),
+        fs("/sys/fs/cgroup", "cgroup2", "", QUIET | NOEXEC),
         MountSpec {
             kind: MountKind::Devices,
             ..fs("/dev", "devtmpfs", "mode=755", libc::MS_NOSUID as u32)

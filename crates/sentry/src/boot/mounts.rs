@@ -251,6 +251,7 @@ impl Builder<'_> {
         or(ns.mount(&at, dentry, flags, &m.source), &what)?;
         if m.kind == MountKind::Devices {
             or(crate::fs::dev::populate(cx), "fill /dev")?;
+            or(crate::fs::dev::add_tun(cx), "fill /dev")?;
         }
         Ok(())
     }

@@ -328,6 +328,14 @@ pub fn populate(cx: &PathCx<'_>) -> Result<()> {
     r
 }
 
+/// `/dev/net/tun`, as a machine has it and a container does not.
+pub fn add_tun(cx: &PathCx<'_>) -> Result<()> {
+    cx.mkdir(&At::Cwd, b"/dev/net", 0o755)?;
+    let dev = makedev(10, 200);
+    cx.mknod(&At::Cwd, b"/dev/net/tun", 0o20_666, dev)?;
+    Ok(())
+}
+
 fn make_nodes(cx: &PathCx<'_>) -> Result<()> {
     let there_is = |r: Result<()>| match r {
         Err(EEXIST) => Ok(()),

@@ -96,8 +96,7 @@ fn root(m: Machine) -> StaticDir {
         .dir("block", StaticDir::new())
         .dir("char", StaticDir::new());
     let mm = StaticDir::new()
-        .dir("transparent_hugepage", thp)
-        .dir("hugepages", StaticDir::new());
+        .dir("transparent_hugepage", thp);
     StaticDir::new()
         .dir("block", StaticDir::new())
         .dir("bus", bus)

@@ -353,12 +353,15 @@ fn attach(cx: &mut Context, a: &Attr) -> SysResult {
     if relative != 0 || revision.0 != 0 {
         return Err(EINVAL);
     }
-    let p = program(cx, a.fd(4), purpose)?;
-    let c = group(cx, a.fd(0))?;
-    // Packets are not shown to programs.
+    let p = program(cx, a.fd(4), purpose);
+    // Packets are not shown to programs: without one, as systemd asks, it is as where that is
+    // not known.
     if purpose == Purpose::Packet {
+        p.map_err(|_| EINVAL)?;
+        group(cx, a.fd(0))?;
         return Err(EINVAL);
     }
+    let (p, c) = (p?, group(cx, a.fd(0))?);
     let replaced = if flags.contains(AttachFlags::MULTI | AttachFlags::REPLACE) {
         Some(program(cx, a.fd(16), purpose)?)
     } else {

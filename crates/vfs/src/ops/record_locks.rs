@@ -14,11 +14,13 @@ pub enum Wait {
 }
 
 fn locks(file: &File) -> Result<&FileLocks> {
-    let path = file.path.as_ref().ok_or(EBADF)?;
     if file.flags() & crate::file::O_PATH != 0 {
         return Err(EBADF);
     }
-    Ok(path.inode()?.ext().locks())
+    match &file.path {
+        Some(p) => Ok(p.inode()?.ext().locks()),
+        None => Ok(file.own_locks()),
+    }
 }
 
 /// It is to have one, which `/proc/locks` shows.
