@@ -763,6 +763,12 @@ static void times(void)
 	T(utimensat(AT_FDCWD, "f", NULL, 0x40000));
 	int fd = open("f", O_RDWR);
 	struct timespec u[2] = { { 1, 0 }, { 2, 0 } };
+	/* Without a path: the descriptor's file, but not the working directory. */
+	T(syscall(SYS_utimensat, AT_FDCWD, NULL, u, 0));
+	T(syscall(SYS_utimes, NULL, NULL));
+	T(syscall(SYS_futimesat, AT_FDCWD, NULL, NULL));
+	T(syscall(SYS_utimensat, fd, NULL, u, AT_SYMLINK_NOFOLLOW));
+	T(syscall(SYS_utimensat, -1, NULL, u, 0));
 	T(futimens(fd, u));
 	fstat(fd, &s);
 	T(s.st_mtim.tv_sec);
@@ -966,6 +972,12 @@ static void allocation(void)
 	T(syncfs(fd));
 	T(sync_file_range(fd, 0, 10, 2));
 	T(sync_file_range(fd, 0, 10, 64));
+	int null = open("/dev/null", O_RDWR), dir = open(".", O_RDONLY), ends[2];
+	pipe(ends);
+	T(sync_file_range(null, 0, 10, 2));
+	T(sync_file_range(ends[0], 0, 10, 2));
+	T(sync_file_range(ends[0], -1, 10, 2));
+	T(sync_file_range(dir, 0, 10, 2));
 }
 
 static void copying(void)

@@ -103,6 +103,14 @@ static void actions(void)
 	T(count);
 	sigaction(SIGUSR2, NULL, &o);
 	Y(o.sa_handler == SIG_DFL);
+	/* The rest of it stays. */
+	a.sa_flags = SA_RESETHAND | SA_SIGINFO | SA_RESTART, sigaddset(&a.sa_mask, SIGHUP);
+	sigaction(SIGUSR2, &a, NULL);
+	raise(SIGUSR2);
+	sigaction(SIGUSR2, NULL, &o);
+	Y(o.sa_handler == SIG_DFL);
+	T(o.sa_flags);
+	T(sigismember(&o.sa_mask, SIGHUP));
 	T(CHILD(raise(SIGUSR2)));
 }
 

@@ -504,6 +504,22 @@ static void told_times(void)
 		Y(near(time(NULL), now_by_call(CLOCK_REALTIME)))));
 }
 
+/* sysinfo(2) counts a second that has begun. */
+static void rounded(void)
+{
+	struct sysinfo s;
+	char b[64] = "";
+	int short_of = 0;
+	for (int i = 0; i < 5; i++, usleep(130000)) {
+		int fd = open("/proc/uptime", O_RDONLY);
+		read(fd, b, sizeof b - 1);
+		close(fd);
+		sysinfo(&s);
+		short_of += s.uptime < atof(b);
+	}
+	T(short_of);
+}
+
 static void many(void)
 {
 	/* Processes that come after are in no one's time but their own. */
@@ -529,7 +545,7 @@ static void limits(void)
 
 static const struct check list[] = {
 	CHECK(making), CHECK(writing), CHECK(in_child), CHECK(backwards), CHECK(coarse), CHECK(in_exec), CHECK(by_clone), CHECK(threads),
-	CHECK(joining), CHECK(sleeping), CHECK(futexes), CHECK(told_times), CHECK(many), CHECK(limits),
+	CHECK(joining), CHECK(sleeping), CHECK(futexes), CHECK(told_times), CHECK(rounded), CHECK(many), CHECK(limits),
 };
 
 int main(int argc, char **argv)

@@ -166,6 +166,8 @@ static void posix_timers(void)
 	T(timer_create(CLOCK_MONOTONIC, &e, &timer));
 	T(timer_gettime(timer, &o));
 	T(o.it_value.tv_nsec);
+	T(syscall(SYS_timer_settime, timer, 0, NULL, NULL));
+	T(syscall(SYS_timer_settime, timer, 0, (void *)8, NULL));
 	T(timer_settime(timer, 0, &t, &o));
 	while (!count)
 		pause();

@@ -93,6 +93,8 @@ fn set_times(
     flags: AtFlags,
 ) -> SysResult {
     match path {
+        None if dirfd == DirFd::CWD => return Err(EFAULT),
+        None if !flags.is_empty() => return Err(EINVAL),
         None => {
             let f = dirfd.fd().any_file(cx)?;
             cx.task.with_paths(|p| p.futimens(&f, t))

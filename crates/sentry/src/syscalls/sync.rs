@@ -65,8 +65,9 @@ pub(super) fn sync_range(f: &File, offset: i64, len: i64, flags: SyncRangeFlags)
     if !fine || offset.checked_add(len).is_none_or(|end| end < offset) {
         return Err(EINVAL);
     }
-    if !f.ops.seekable() {
-        return Err(ESPIPE);
+    match FileType::from_mode(f.ops.stat()?.mode) {
+        Some(FileType::Regular | FileType::Directory | FileType::Block | FileType::Symlink) => {}
+        _ => return Err(ESPIPE),
     }
     f.ops.sync(DataOnly::Yes).map(|()| 0)
 }

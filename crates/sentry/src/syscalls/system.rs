@@ -74,10 +74,11 @@ fn sysinfo(cx: &mut Context, out: UserOut<[u64; 14]>) -> SysResult {
     let boottime = CLOCK_BOOTTIME as i32;
     let up = hostcall::time::clock_nanos(boottime) - cx.kernel.boot + cx.clock_offset(boottime);
     // (Offsets are of the host's time: that since our own start may be less.)
-    let up = up.max(0) / abi::time::NSEC_PER_SEC;
+    // A second that has begun counts, as on Linux: not less than /proc/uptime says.
+    let up = (up.max(0) as u64).div_ceil(abi::time::NSEC_PER_SEC as u64);
     let procs = cx.kernel.tasks.lock().task_count() as u64;
     let mut s = [0u64; 14];
-    s[0] = up as u64;
+    s[0] = up;
     s[4] = total;
     s[5] = free;
     let swap = cx.task.group.container.clas.swap_stats();

@@ -500,11 +500,11 @@ fn timer_settime(
     cx: &mut Context,
     id: i32,
     flags: TimerFlags,
-    new: UserIn<ItimerSpec>,
+    new: Option<UserIn<ItimerSpec>>,
     old: Option<UserOut<ItimerSpec>>,
 ) -> SysResult {
     let mm = cx.mm();
-    let mut new = new.read(&mm)?.setting()?;
+    let mut new = new.ok_or(EINVAL)?.read(&mm)?.setting()?;
     let t = cx.group.timers.posix(id)?;
     let from = if flags.contains(TimerFlags::TIMER_ABSTIME) {
         From::Epoch

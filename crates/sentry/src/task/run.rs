@@ -596,7 +596,12 @@ fn take_signals(cx: &mut Context) -> Flow {
             },
             _ => {
                 if action.flags & SA_RESETHAND != 0 {
-                    actions.write().set(s, super::signal::SigAction::default());
+                    // The rest of the action stays, for sigaction(2) to tell.
+                    let reset = super::signal::SigAction {
+                        handler: SIG_DFL,
+                        ..action
+                    };
+                    actions.write().set(s, reset);
                 }
                 // The next signal interrupts the handler's first instruction: as on Linux, frames
                 // are stacked.
