@@ -106,6 +106,32 @@ static void large(void)
 	}
 }
 
+static int set_to(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY);
+	int r = fd < 0 ? -1 : write(fd, text, strlen(text)), e = errno;
+	close(fd), errno = e;
+	return r;
+}
+
+/* fs.nr_open: above the highest limit. (It is the machine's: only what leaves it as it is.) */
+static void most(void)
+{
+	const char *name = "/proc/sys/fs/nr_open";
+	char was[32] = "";
+	struct rlimit l;
+	int fd = open(name, O_RDONLY);
+	read(fd, was, 31);
+	getrlimit(RLIMIT_NOFILE, &l);
+	l.rlim_max = atol(was) + 1;
+	T(setrlimit(RLIMIT_NOFILE, &l));
+	T(set_to(name, was) > 0);
+	T(set_to(name, "63"));
+	T(set_to(name, "2147483647"));
+	T(set_to(name, "none"));
+	T(CHILD(drop_root(); _exit(open(name, O_WRONLY) == -1 && errno == EACCES)));
+}
+
 static void ranges(void)
 {
 	for (int i = 3; i < 20; i++)
@@ -403,7 +429,7 @@ static void nameless_locks(void)
 }
 
 static const struct check all[] = {
-	CHECK(asked), CHECK(numbers), CHECK(flags), CHECK(large), CHECK(ranges), CHECK(shared), CHECK(bad_everywhere), CHECK(in_proc),
+	CHECK(asked), CHECK(numbers), CHECK(flags), CHECK(large), CHECK(most), CHECK(ranges), CHECK(shared), CHECK(bad_everywhere), CHECK(in_proc),
 	CHECK(many), CHECK(closed_while_used), CHECK(orders), CHECK(strange_exit_signal),
 	CHECK(nameless_locks),
 };

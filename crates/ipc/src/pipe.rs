@@ -19,21 +19,28 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use vfs::file::{IoctlContext, O_ACCMODE, O_DIRECT, O_NONBLOCK, O_RDONLY, O_RDWR, O_WRONLY};
 use vfs::ucounts::{Charge, Kind};
-use vfs::{Credentials, File, FileOps, Sink, Slot, Source, Stat};
+use vfs::{Caps, Credentials, File, FileOps, Sink, Slot, Source, Stat};
 use wait::{Blocker, Events, WaitQueue, block_until};
 
 /// Writes up to this size are atomic.
 pub const PIPE_BUF: usize = 4096;
 /// A new pipe's capacity in bytes.
 pub const DEFAULT_CAPACITY: usize = 65536;
-/// `/proc/sys/fs/pipe-max-size`: what an unprivileged `F_SETPIPE_SZ` may ask.
-pub const MAX_CAPACITY: usize = 1 << 20;
+/// `fs.pipe-max-size`, in bytes: what an unprivileged `F_SETPIPE_SZ` may ask. A new pipe has no
+/// more either.
+pub static MAX_CAPACITY: AtomicI64 = AtomicI64::new(1 << 20);
 
 /// What a pipe has that is made when its user has many, pages (`PIPE_MIN_DEF_BUFFERS`).
 const MIN_PAGES: usize = 2;
 /// `fs.pipe-user-pages-soft` and `-hard`: pages that the pipes of a user may fill; 0 for no limit.
 pub static USER_PAGES_SOFT: AtomicI64 = AtomicI64::new(16_384);
 pub static USER_PAGES_HARD: AtomicI64 = AtomicI64::new(0);
+
+/// What a pipe has that is asked to have `size` bytes (`round_pipe_size`).
+#[must_use]
+pub fn rounded(size: u32) -> Option<usize> {
+    (size <= 1 << 31).then(|| (size as usize).max(PIPE_BUF).next_power_of_two())
+}
 
 /// A page of the pipe: the next `len` bytes of the ring.
 #[derive(Clone, Copy)]
@@ -226,6 +233,9 @@ impl Pipe {
     fn new(cred: &Credentials) -> Result<Arc<Pipe>> {
         let user = cred.ucounts();
         let mut pages = DEFAULT_CAPACITY / PIPE_BUF;
+        if !cred.has(Caps::SYS_RESOURCE) {
+            pages = pages.min(MAX_CAPACITY.load(Ordering::Relaxed) as usize / PIPE_BUF);
+        }
         if !cred.passes_limits() {
             let held = user.most(Kind::PipePages);
             let over = |limit: &AtomicI64, more: usize| {
@@ -458,12 +468,10 @@ impl PipeEnd {
     }
     /// `fcntl(F_SETPIPE_SZ)`: gives the capacity that was set. `privileged`: CAP_SYS_RESOURCE.
     pub fn set_capacity(&self, size: u32, privileged: Privileged) -> Result<usize> {
-        if size > 1 << 31 {
-            return Err(EINVAL);
-        }
-        let size = (size as usize).max(PIPE_BUF).next_power_of_two();
+        let size = rounded(size).ok_or(EINVAL)?;
         let mut s = self.pipe.state.lock();
-        if size > s.limit * PIPE_BUF && size > MAX_CAPACITY && privileged == Privileged::No {
+        let most = MAX_CAPACITY.load(Ordering::Relaxed) as usize;
+        if size > s.limit * PIPE_BUF && size > most && privileged == Privileged::No {
             return Err(EPERM);
         }
         let pages = size / PIPE_BUF;

@@ -19,10 +19,16 @@ use abi::Result;
 use abi::errno::{EBADF, EBUSY, EINVAL, EMFILE, ENOMEM};
 use parking_lot::RwLock;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-/// The highest limit that `RLIMIT_NOFILE` can have (`fs.nr_open`).
-pub const NR_OPEN: u64 = 1 << 20;
+/// `fs.nr_open`: the highest limit that `RLIMIT_NOFILE` can have, and above all numbers.
+pub static NR_OPEN: AtomicI64 = AtomicI64::new(1 << 20);
+
+/// The same, as far as tables reach.
+#[must_use]
+pub fn nr_open() -> u64 {
+    (NR_OPEN.load(Ordering::Relaxed) as u64).min(1 << 24)
+}
 
 /// Whether a descriptor is closed at execve(2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -214,7 +220,7 @@ impl Inner {
     }
     fn reserve(&mut self, min: usize, room: &Room) -> Result<usize> {
         let fd = self.used.first_clear(min);
-        if fd as u64 >= room.limit.min(NR_OPEN) {
+        if fd as u64 >= room.limit.min(nr_open()) {
             return Err(EMFILE);
         }
         self.reach(fd, &room.cred)?;
@@ -345,7 +351,7 @@ impl FdTable {
         room: &Room,
     ) -> Result<i32> {
         let i = index(new)?;
-        if i as u64 >= room.limit.min(NR_OPEN) {
+        if i as u64 >= room.limit.min(nr_open()) {
             return Err(EBADF);
         }
         let old = {
@@ -410,20 +416,31 @@ impl FdTable {
             }
         }
     }
-    /// A copy, for fork(2) without `CLONE_FILES` and `unshare(CLONE_FILES)`; `ENOMEM`.
+    /// A copy, for fork(2) without `CLONE_FILES` and `unshare(CLONE_FILES)`; `ENOMEM`, and `EMFILE`
+    /// where numbers are taken that there may be no more (`alloc_fdtable`).
     pub fn fork(&self, cred: &Credentials) -> Result<Arc<FdTable>> {
-        self.copy(|bytes| cred.kmem(bytes, ENOMEM))
+        self.copy(nr_open(), |bytes| cred.kmem(bytes, ENOMEM))
     }
     /// A copy whatever the limits: for execve(2), which cannot fail any more.
     #[must_use]
     pub fn fork_for_exec(&self, cred: &Credentials) -> Arc<FdTable> {
         let force = |bytes| Ok(cred.ucounts().force(Kind::Kmem, bytes as u64));
-        self.copy(force).unwrap_or_else(|_| FdTable::new())
+        self.copy(u64::MAX, force)
+            .unwrap_or_else(|_| FdTable::new())
     }
-    fn copy(&self, charge: impl Fn(usize) -> Result<Charge>) -> Result<Arc<FdTable>> {
+    /// A copy of what has numbers below `limit`, or below the end of its word of bits.
+    pub(crate) fn copy(
+        &self,
+        limit: u64,
+        charge: impl Fn(usize) -> Result<Charge>,
+    ) -> Result<Arc<FdTable>> {
         let inner = self.inner.read();
         let last = inner.files.iter().rposition(Option::is_some);
         let files = &inner.files[..last.map_or(0, |n| n + 1)];
+        // A word of bits is the smallest step.
+        if files.len().div_ceil(64) as u64 > limit.div_ceil(64) {
+            return Err(EMFILE);
+        }
         let mut memory = Vec::new();
         if files.len() > SMALL {
             memory.push(charge(files.len() * SLOT)?);

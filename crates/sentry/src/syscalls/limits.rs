@@ -55,7 +55,7 @@ fn prlimit(cx: &Context, t: &crate::Task, resource: Resource, new: Option<Limit>
         if new.current > new.max {
             return Err(EINVAL);
         }
-        if n == limits::NOFILE && new.max > vfs::fd_table::NR_OPEN {
+        if n == limits::NOFILE && new.max > vfs::fd_table::nr_open() {
             return Err(EPERM);
         }
         if new.max > old.max && !cx.cred().has(Caps::SYS_RESOURCE) {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::FdTable;
-use crate::fd_table::{CloseOnExec, NR_OPEN, Room};
+use crate::fd_table::{CloseOnExec, Room};
 use crate::ucounts::Kind;
 use abi::errno::*;
 use proptest::prelude::*;
@@ -100,6 +100,7 @@ proptest! {
 
 #[test]
 fn a_large_table_is_its_users_whoever_opened_the_file() {
+    const NR_OPEN: u64 = 1 << 20;
     let r = Rig::new();
     let file = r.open("/", 0).unwrap();
     let cred = Arc::new(Credentials::user(71_000, 71_000, vec![]));
@@ -125,4 +126,24 @@ fn a_large_table_is_its_users_whoever_opened_the_file() {
     assert!(tables[0].fork(&cred).is_ok());
     tables.clear();
     assert_eq!(held(&cred), 0);
+}
+
+#[test]
+fn a_copy_has_no_more_numbers_than_there_may_be() {
+    let r = Rig::new();
+    let file = r.open("/", 0).unwrap();
+    let cred = Arc::new(Credentials::user(71_001, 71_001, vec![]));
+    let room = Room {
+        limit: 1000,
+        cred: cred.clone(),
+    };
+    let t = FdTable::new();
+    t.install_at(127, file.clone(), CloseOnExec::No, &room)
+        .unwrap();
+    let copy = |limit| t.copy(limit, |bytes| cred.kmem(bytes, ENOMEM)).err();
+    assert_eq!(copy(128), None);
+    assert_eq!(copy(65), None);
+    assert_eq!(copy(64), Some(EMFILE));
+    t.install_at(128, file, CloseOnExec::No, &room).unwrap();
+    assert_eq!(copy(128), Some(EMFILE));
 }

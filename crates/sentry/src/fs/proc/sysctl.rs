@@ -210,6 +210,19 @@ impl DynFile for Constant {
 /// A setting that the kernel keeps in one place.
 struct Own(&'static AtomicI64);
 
+/// The same, where not every number will do: what becomes of one that is written.
+struct Whole(&'static AtomicI64, fn(u32) -> Option<i64>);
+
+/// Of `fs.nr_open`.
+fn open_limit(n: u32) -> Option<i64> {
+    (64..=0x7fff_ffc0).contains(&n).then_some(n.into())
+}
+
+/// Of `fs.pipe-max-size`.
+fn pipe_size(n: u32) -> Option<i64> {
+    ipc::pipe::rounded(n).and_then(|n| n.try_into().ok())
+}
+
 const SETTING: Perm = Perm {
     mode: 0o644,
     uid: 0,
@@ -252,6 +265,25 @@ impl DynFile for Own {
     }
     fn write(&self, _: &File, data: &[u8], _: u64) -> abi::Result<usize> {
         self.0.store(number(data)?, Ordering::Relaxed);
+        Ok(data.len())
+    }
+}
+
+impl DynFile for Whole {
+    fn perm(&self) -> Perm {
+        SETTING
+    }
+    fn permission(&self, cx: &Caller<'_>, want: Want) -> abi::Result<()> {
+        permission(want, cx.cred.euid == 0)
+    }
+    fn generate(&self, _: &File) -> abi::Result<Vec<u8>> {
+        Ok(format!("{}\n", self.0.load(Ordering::Relaxed)).into_bytes())
+    }
+    fn write(&self, _: &File, data: &[u8], _: u64) -> abi::Result<usize> {
+        let text = std::str::from_utf8(data).map_err(|_| abi::errno::EINVAL)?;
+        let n = text.trim().parse().ok().and_then(self.1);
+        self.0
+            .store(n.ok_or(abi::errno::EINVAL)?, Ordering::Relaxed);
         Ok(data.len())
     }
 }
@@ -483,10 +515,10 @@ fn fs(k: &Arc<Kernel>, ns: &NsProxy, c: &Container) -> StaticDir {
         .file("dir-notify-enable", Own(&vfs::watch::dnotify::ENABLED))
         .file("lease-break-time", Own(&vfs::leases::BREAK_TIME))
         .file("leases-enable", Own(&vfs::leases::ENABLED))
-        .file("nr_open", Constant::kept("1048576\n"))
+        .file("nr_open", Whole(&vfs::fd_table::NR_OPEN, open_limit))
         .file("overflowgid", Constant::kept("65534\n"))
         .file("overflowuid", Constant::kept("65534\n"))
-        .file("pipe-max-size", Constant::kept("1048576\n"))
+        .file("pipe-max-size", Whole(&ipc::pipe::MAX_CAPACITY, pipe_size))
         .file("pipe-user-pages-soft", Own(&ipc::pipe::USER_PAGES_SOFT))
         .file("pipe-user-pages-hard", Own(&ipc::pipe::USER_PAGES_HARD))
         .dir(
