@@ -1,6 +1,10 @@
 /* Pipes and FIFOs. */
 #define AREA "pipes"
 #include "check.h"
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/sendfile.h>
+#include <sys/signalfd.h>
 
 static int nonblock(int fd)
 {
@@ -204,6 +208,106 @@ static void splicing(void)
 	T(splice(p[0], NULL, f, NULL, 10, 0));
 }
 
+static int broken_pipes;
+
+static void on_pipe(int s)
+{
+	broken_pipes++;
+}
+
+/* What is moved to where nobody reads any more. */
+static void moved_to_nobody(void)
+{
+	int p[2], q[2], s[2], d[2], f = open("f", O_CREAT | O_RDWR, 0644);
+	struct iovec v = { "vm", 2 };
+	loff_t from_start = 0;
+	struct sigaction a = { .sa_handler = on_pipe };
+	sigaction(SIGPIPE, &a, NULL);
+	pipe(p), pipe(q), socketpair(AF_UNIX, SOCK_STREAM, 0, s), socketpair(AF_UNIX, SOCK_DGRAM, 0, d);
+	write(p[1], "abcdef", 6), write(f, "0123456789", 10);
+	close(q[0]), close(s[1]), close(d[1]);
+	T(splice(f, &from_start, q[1], NULL, 4, 0)); T(broken_pipes);
+	T(tee(p[0], q[1], 4, 0)); T(broken_pipes);
+	T(splice(p[0], NULL, q[1], NULL, 4, 0)); T(broken_pipes);
+	T(splice(p[0], NULL, s[0], NULL, 3, 0)); T(broken_pipes);
+	T(sendfile(s[0], f, &from_start, 4)); T(broken_pipes);
+	T(sendfile(q[1], f, &from_start, 4)); T(broken_pipes);
+	T(sendfile(d[0], f, &from_start, 4)); T(broken_pipes);
+	T(vmsplice(q[1], &v, 1, 0)); T(broken_pipes);
+	T(vmsplice(q[1], &v, 0, 0)); T(broken_pipes);
+}
+
+/* vmsplice(2) waits for room once, and takes what fits. */
+static void spliced_memory(void)
+{
+	static __attribute__((aligned(4096))) char big[131072], got[131072];
+	int p[2], f = open("f", O_CREAT | O_RDWR, 0644);
+	struct iovec v = { big, sizeof big };
+	memset(big, 'x', sizeof big);
+	pipe(p);
+	T(vmsplice(p[1], &v, 1, 0));
+	T(vmsplice(p[1], &v, 1, SPLICE_F_NONBLOCK));
+	T(read(p[0], got, sizeof got));
+	Y(!memcmp(got, big, 65536));
+	T(vmsplice(p[0], &v, 1, SPLICE_F_NONBLOCK));
+	/* The descriptor's own flag does not count. */
+	nonblock(p[1]);
+	T(CHILD(signal(SIGALRM, SIG_DFL); alarm(1); vmsplice(p[1], &v, 1, 0); vmsplice(p[1], &v, 1, 0)));
+	T(vmsplice(f, &v, 0, 0));
+	T(vmsplice(f, &v, 1, 0));
+	T(vmsplice(-1, &v, 0, 0));
+}
+
+/* Not all files can be spliced to: that is told before the pipe has anything. */
+static void unspliceable(void)
+{
+	int p[2], f = open("f", O_CREAT | O_RDWR, 0644), e = eventfd(0, 0), ep = epoll_create1(0);
+	int full = open("/dev/full", O_RDWR), zero = open("/dev/zero", O_RDWR), null = open("/dev/null", O_RDWR);
+	int set = open("/proc/sys/kernel/domainname", O_WRONLY), sfd = signalfd(-1, &(sigset_t){ 0 }, 0);
+	loff_t o = 0;
+	pipe(p), write(f, "0123456789", 10);
+	T(splice(p[0], NULL, full, NULL, 4, 0));
+	T(splice(p[0], NULL, e, NULL, 4, 0));
+	T(splice(p[0], NULL, ep, NULL, 4, 0));
+	T(splice(p[0], NULL, sfd, NULL, 4, 0));
+	T(splice(p[0], NULL, zero, NULL, 4, SPLICE_F_NONBLOCK));
+	T(splice(p[0], NULL, null, NULL, 4, SPLICE_F_NONBLOCK));
+	T(splice(p[0], NULL, set, NULL, 4, SPLICE_F_NONBLOCK));
+	T(sendfile(full, f, &o, 8));
+	T(sendfile(e, f, &o, 8));
+	T(sendfile(ep, f, &o, 8));
+	T(sendfile(zero, f, &o, 8));
+	T(o);
+}
+
+static int set_to(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY);
+	int r = fd < 0 ? -1 : write(fd, text, strlen(text));
+	int e = errno;
+	close(fd), errno = e;
+	return r;
+}
+
+/* fs.pipe-max-size: a power of two; how large a pipe may be whose user may not have all. */
+static void largest(void)
+{
+	const char *name = "/proc/sys/fs/pipe-max-size";
+	char was[32] = "", is[32] = "";
+	int p[2], fd = open(name, O_RDONLY);
+	read(fd, was, 31);
+	T(set_to(name, "4294967295"));
+	T(set_to(name, "-1"));
+	T(set_to(name, "many"));
+	T(set_to(name, "3000000"));
+	pread(fd, is, 31, 0);
+	T(atoi(is));
+	T(CHILD(drop_root(); pipe(p); _exit(fcntl(p[0], F_SETPIPE_SZ, 1 << 21) == 1 << 21)));
+	set_to(name, was);
+	T(CHILD(drop_root(); pipe(p); _exit(fcntl(p[0], F_SETPIPE_SZ, 1 << 21) == -1 && errno == EPERM)));
+	T(CHILD(drop_root(); _exit(open(name, O_WRONLY) == -1 && errno == EACCES)));
+}
+
 static void fifos(void)
 {
 	char b[8] = "";
@@ -348,6 +452,6 @@ static void places(void)
 static const struct check all[] = {
 	CHECK(places),
 	CHECK(basics), CHECK(capacity), CHECK(atomicity), CHECK(broken), CHECK(vectors), CHECK(packets),
-	CHECK(splicing), CHECK(fifos), CHECK(reopened), CHECK(between_processes), CHECK(threads),
+	CHECK(splicing), CHECK(moved_to_nobody), CHECK(spliced_memory), CHECK(unspliceable), CHECK(largest), CHECK(fifos), CHECK(reopened), CHECK(between_processes), CHECK(threads),
 };
 MAIN(all)

@@ -565,6 +565,9 @@ impl FileOps for PipeEnd {
         })
     }
 
+    fn takes_splices(&self) -> bool {
+        true
+    }
     fn poll(&self, _: &File, mask: Events) -> Events {
         let s = self.pipe.state.lock();
         let mut e = Events::empty();

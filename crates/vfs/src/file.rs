@@ -73,6 +73,10 @@ pub trait FileOps: Any + Send + Sync {
     fn can_splice(&self) -> bool {
         self.seekable()
     }
+    /// Whether splice(2) and sendfile(2) can write to it (`splice_write`).
+    fn takes_splices(&self) -> bool {
+        self.can_splice()
+    }
     /// Whether lseek(2) succeeds and does nothing (`noop_llseek`).
     fn ignores_seek(&self) -> bool {
         false

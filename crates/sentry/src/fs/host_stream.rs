@@ -170,6 +170,9 @@ impl FileOps for HostStream {
     fn seekable(&self) -> bool {
         self.kind == Kind::Regular
     }
+    fn takes_splices(&self) -> bool {
+        true
+    }
     fn host_position(&self) -> Option<&dyn HostPosition> {
         (self.kind == Kind::Regular).then_some(self)
     }

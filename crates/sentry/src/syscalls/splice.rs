@@ -2,14 +2,15 @@
 
 use super::SysResult;
 use super::args::*;
-use super::io::{At, MAX_RW, blocking, do_read, do_write, user_ranges, within_limit, written};
+use super::io::{At, MAX_RW, blocking, user_ranges, within_limit, written};
 use crate::task::Context;
 use abi::Result;
 use abi::errno::*;
 use ipc::pipe::PipeEnd;
 use mm::UserIo;
+use net::sys::SOCK_STREAM;
 use std::sync::Arc;
-use vfs::file::{File, O_APPEND};
+use vfs::file::{File, IoCaller, O_APPEND, Source};
 use wait::Events;
 
 flags! {
@@ -81,6 +82,10 @@ fn copy_between(
             Err(_) if done > 0 => break,
             Err(e) => return Err(e),
         };
+        // Only once there is something to write (`do_splice_from`).
+        if !to.ops.takes_splices() {
+            return Err(EINVAL);
+        }
         let mut src = vfs::file::BufSource::new(&buf[..n]);
         let mut put = 0;
         while put < n {
@@ -121,6 +126,15 @@ fn spliceable(from: &File) -> Result<()> {
         .ok_or(EINVAL)
 }
 
+/// A caller that moved bytes where nobody reads any more hears of it by SIGPIPE, too.
+fn with_signal<T>(cx: &Context, to: &File, r: Result<T>) -> Result<T> {
+    let socket = to.ops::<net::Socket>();
+    if r.as_ref().err() == Some(&EPIPE) && socket.is_none_or(|s| s.kind() == SOCK_STREAM) {
+        cx.broken_pipe();
+    }
+    r
+}
+
 /// `sendfile(out, in, offset, count)`. Only into a pipe it reads from what has no position, as
 /// splice(2) does: else bytes that the other side does not take would be lost (fs/splice.c,
 /// `splice_direct_to_actor`). Programs rely on the error: Go's `io.Copy` goes on with reads and
@@ -155,7 +169,7 @@ fn sendfile(
     }
     spliceable(&from)?;
     let max = within_limit(cx, &to, At::Position, (count as usize).min(MAX_RW))?;
-    let n = transfer(cx, &from, &to, start, max)?;
+    let n = with_signal(cx, &to, transfer(cx, &from, &to, start, max))?;
     put_offset(cx, offset, start, n)?;
     Ok(n)
 }
@@ -341,6 +355,19 @@ pub(super) fn splice_files(
         return Err(EINVAL);
     }
     let max = len.min(MAX_RW);
+    let r = move_bytes(cx, (from, pi), (to, po), starts, max, waits);
+    with_signal(cx, to, r)
+}
+
+/// Between two files, of which one at least is a pipe.
+fn move_bytes(
+    cx: &Context,
+    (from, pi): (&Arc<File>, Option<&PipeEnd>),
+    (to, po): (&Arc<File>, Option<&PipeEnd>),
+    starts: (Option<u64>, Option<u64>),
+    max: usize,
+    waits: Waits,
+) -> SysResult {
     match (pi, po) {
         (Some(i), Some(o)) => {
             let (qi, qo) = (from.ops.wait_queue(), to.ops.wait_queue());
@@ -379,6 +406,9 @@ fn out_of_pipe(
     max: usize,
     waits: Waits,
 ) -> SysResult {
+    if !to.ops.takes_splices() {
+        return Err(EINVAL);
+    }
     let max = within_limit(cx, to, start.map_or(At::Position, At::Offset), max)?;
     let nb = !waits.for_pipe(from);
     let bytes = blocking(cx, from, Events::READABLE, nb, || {
@@ -422,28 +452,38 @@ pub(super) fn tee_files(
     if !from.readable() || !to.writable() {
         return Err(EBADF);
     }
-    blocking(cx, from, Events::READABLE, !waits.for_pipe(from), || {
+    let r = blocking(cx, from, Events::READABLE, !waits.for_pipe(from), || {
         ipc::splice::tee(i, o, len.min(MAX_RW))
-    })
+    });
+    with_signal(cx, to, r)
 }
 
-/// `vmsplice(fd, iov, count, flags)`: copies.
+/// `vmsplice(fd, iov, count, flags)`: copies. It waits for room once, and then takes what fits
+/// (`vmsplice_to_pipe`); whether the descriptor waits does not count, only the call's flag.
 fn vmsplice(cx: &mut Context, fd: Fd, list: IovecIn, flags: SpliceFlags) -> SysResult {
     flags.check()?;
     let f = fd.any_file(cx)?;
-    f.ops::<PipeEnd>().ok_or(EBADF)?;
+    if !f.writable() && !f.readable() {
+        return Err(EBADF);
+    }
     let mm = cx.mm();
     let ranges = user_ranges(&mm, list.va, list.len)?;
     let secret = ranges.iter().any(|r| mm.is_secret(r.va, r.len));
     let mut io = UserIo::vectored(&mm, ranges);
+    if Source::remaining(&io) == 0 {
+        return Ok(0);
+    }
+    f.ops::<PipeEnd>().ok_or(EBADF)?;
+    let nb = flags.contains(SpliceFlags::SPLICE_F_NONBLOCK);
     if f.writable() {
         // Pages of a secret are nobody's to have.
         if secret {
             return Err(EFAULT);
         }
-        do_write(cx, &f, &mut io, At::Position, 0)
+        let r = blocking(cx, &f, Events::WRITABLE, nb, || f.write(&mut io));
+        with_signal(cx, &f, r)
     } else {
-        do_read(cx, &f, &mut io, At::Position, 0)
+        blocking(cx, &f, Events::READABLE, nb, || f.read(&mut io))
     }
 }
 

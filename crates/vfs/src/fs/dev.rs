@@ -159,6 +159,9 @@ impl FileOps for MemFile {
     fn can_splice(&self) -> bool {
         self.0 != Kind::Null
     }
+    fn takes_splices(&self) -> bool {
+        self.0 != Kind::Full
+    }
     fn seek_from(&self, _: u32, _: i64) -> Result<u64> {
         Ok(0)
     }
