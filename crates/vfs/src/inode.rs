@@ -14,7 +14,7 @@ use crate::{Dentry, Path};
 use abi::Result;
 use abi::attr::Stat;
 pub use abi::attr::{NewNode, Perm, SetAttr};
-use abi::errno::{EACCES, EINVAL, ENODATA, ENOTDIR, EOPNOTSUPP, EPERM, ETXTBSY};
+use abi::errno::{EACCES, EINVAL, ENODATA, ENOTDIR, ENOTTY, EOPNOTSUPP, EPERM, ETXTBSY};
 use parking_lot::{Mutex, MutexGuard};
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
@@ -27,6 +27,21 @@ bitflags::bitflags! {
         const NOREPLACE = 1;
         const EXCHANGE = 2;
         const WHITEOUT = 4;
+    }
+}
+
+bitflags::bitflags! {
+    /// What chattr(1) sets, as `FS_IOC_GETFLAGS` numbers it: as much as tmpfs has.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct FileFlags: u32 {
+        /// Neither it nor its names can be changed.
+        const IMMUTABLE = 0x10;
+        /// Bytes can only be added to it; names, only made in it.
+        const APPEND = 0x20;
+        const NODUMP = 0x40;
+        const NOATIME = 0x80;
+        /// What a new file has of its directory's.
+        const INHERITED = 0x40 | 0x80;
     }
 }
 
@@ -232,6 +247,14 @@ pub trait Inode: Any + Send + Sync {
     fn set_attr(&self, _cx: &Caller<'_>, _attr: &SetAttr) -> Result<()> {
         Err(EPERM)
     }
+    /// Whether it can have [`FileFlags`]; those that it has are [`InodeExt::flags`].
+    fn has_flags(&self) -> bool {
+        false
+    }
+    /// Sets them (`fileattr_set`).
+    fn set_flags(&self, _: FileFlags) -> Result<()> {
+        Err(ENOTTY)
+    }
     /// Notes an access now, as the mount's rules allow (`touch_atime`).
     fn touch(&self) {}
     fn get_xattr(&self, _name: &[u8]) -> Result<Vec<u8>> {
@@ -315,6 +338,8 @@ impl Slot {
 pub struct InodeExt {
     /// See [`Inode::lock_attributes`].
     attributes: Mutex<()>,
+    /// [`FileFlags`]; changed with that lock held.
+    flags: AtomicU32,
     locks: OnceLock<Box<FileLocks>>,
     /// The pipe behind a FIFO.
     pub fifo: Slot,
@@ -333,6 +358,15 @@ pub struct InodeExt {
 }
 
 impl InodeExt {
+    /// The flags that it has.
+    #[must_use]
+    pub fn flags(&self) -> FileFlags {
+        FileFlags::from_bits_retain(self.flags.load(Ordering::Relaxed))
+    }
+    /// For a file system that has checked them.
+    pub fn set_flags(&self, flags: FileFlags) {
+        self.flags.store(flags.bits(), Ordering::Relaxed);
+    }
     /// The locks, made at first use.
     pub fn locks(&self) -> &FileLocks {
         self.locks.get_or_init(Box::default)

@@ -96,7 +96,7 @@ pub use cred::{Caps, Credentials};
 pub use dentry::{Caching, Dentry, FileSystem, SuperBlock};
 pub use fd_table::FdTable;
 pub use file::{File, FileOps, Sink, Source};
-pub use inode::{Follow, Inode, InodeExt, Looked, RenameFlags, Slot};
+pub use inode::{FileFlags, Follow, Inode, InodeExt, Looked, RenameFlags, Slot};
 pub use mode::FileType;
 pub use mount::{Mount, MountFlags, Path};
 pub use namespace::MountNamespace;

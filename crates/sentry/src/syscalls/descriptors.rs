@@ -8,8 +8,9 @@ use abi::errno::*;
 use abi::linux::{F_RDLCK, F_UNLCK, F_WRLCK, FD_CLOEXEC, O_NOATIME, O_NONBLOCK, O_PATH};
 use abi::{Result, Va};
 use std::sync::Arc;
+use vfs::FileFlags;
 use vfs::fd_table::CloseOnExec;
-use vfs::file::{File, FileOps, O_ASYNC};
+use vfs::file::{File, FileOps, O_APPEND, O_ASYNC};
 use vfs::fs::tmpfs;
 use vfs::leases::Asker;
 use vfs::locks::LockKind;
@@ -384,8 +385,11 @@ const F_OWNER_TID: i32 = abi::linux::F_OWNER_TID as i32;
 const F_OWNER_PID: i32 = abi::linux::F_OWNER_PID as i32;
 const F_OWNER_PGRP: i32 = abi::linux::F_OWNER_PGRP as i32;
 
-/// `F_SETFL`. Append-only files are not kept.
+/// `F_SETFL`.
 fn set_flags(cx: &Context, fd: Fd, f: &Arc<File>, new: u32) -> Result<()> {
+    if (new ^ f.flags()) & O_APPEND != 0 && f.is_flagged(FileFlags::APPEND) {
+        return Err(EPERM);
+    }
     if new & O_NOATIME & !f.flags() != 0
         && let Some(p) = &f.path
         && !vfs::mode::owner_or_capable(p.inode()?.perm()?, &cx.cred())

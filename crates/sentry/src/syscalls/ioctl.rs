@@ -10,6 +10,7 @@ use abi::linux::*;
 use abi::{Result, Va};
 use std::any::Any;
 use std::sync::Arc;
+use vfs::FileFlags;
 use vfs::fd_table::CloseOnExec;
 use vfs::file::{File, IoctlContext, O_ASYNC};
 use vfs::mode::FileType;
@@ -21,16 +22,22 @@ named! {
         TCGETS = 0x5401,
         TCSETS = 0x5402,
         TIOCGWINSZ = 0x5413,
+        FIGETBSZ = 2,
         FIONREAD = platform::lanes::FIONREAD,
         FIONBIO = 0x5421,
         TIOCGPTPEER = 0x5441,
         FIONCLEX = 0x5450,
         FIOCLEX = 0x5451,
         FIOASYNC = 0x5452,
+        FIOQSIZE = 0x5460,
         FIOSETOWN = 0x8901,
         SIOCSPGRP = 0x8902,
         FIOGETOWN = 0x8903,
         SIOCGPGRP = 0x8904,
+        FS_IOC_GETFLAGS = 0x8008_6601,
+        FS_IOC_SETFLAGS = 0x4008_6602,
+        FS_IOC_FSGETXATTR = 0x801c_581f,
+        FS_IOC_FSSETXATTR = 0x401c_5820,
     }
 }
 
@@ -110,9 +117,67 @@ fn of_any_file(
             let master = f.ops::<tty::Master>();
             return master.map(|m| open_peer(cx, m, arg.0 as u32)).transpose();
         }
+        IoctlCmd::FIGETBSZ => {
+            let size = vfs::ops::fstatfs(f)?.bsize;
+            cx.mm().write_obj(arg, &(size as i32))?;
+        }
+        IoctlCmd::FIOQSIZE => {
+            let s = vfs::ops::fstat(f)?;
+            match FileType::from_mode(s.mode) {
+                Some(FileType::Regular | FileType::Directory) => {}
+                _ => return Err(ENOTTY),
+            }
+            cx.mm().write_obj(arg, &((s.blocks * 512) as i64))?;
+        }
+        IoctlCmd::FS_IOC_GETFLAGS
+        | IoctlCmd::FS_IOC_SETFLAGS
+        | IoctlCmd::FS_IOC_FSGETXATTR
+        | IoctlCmd::FS_IOC_FSSETXATTR => file_flags(cx, f, cmd, arg)?,
         _ => return Ok(None),
     }
     Ok(Some(0))
+}
+
+/// `struct fsxattr`: flags by other numbers, and what only file systems of disks have.
+type FsXattr = [u32; 7];
+
+/// The flags of files, and their numbers in that.
+const XFLAGS: [(FileFlags, u32); 4] = [
+    (FileFlags::IMMUTABLE, 1 << 3),
+    (FileFlags::APPEND, 1 << 4),
+    (FileFlags::NOATIME, 1 << 6),
+    (FileFlags::NODUMP, 1 << 7),
+];
+
+/// What chattr(1) and lsattr(1) ask for.
+fn file_flags(cx: &Context, f: &Arc<File>, cmd: IoctlCmd, arg: Va) -> Result<()> {
+    let mm = cx.mm();
+    match cmd {
+        IoctlCmd::FS_IOC_GETFLAGS => mm.write_obj(arg, &f.file_flags()?.bits()),
+        IoctlCmd::FS_IOC_SETFLAGS => {
+            let flags = mm.read_obj(arg)?;
+            cx.task.with_paths(|p| p.set_file_flags(f, flags))
+        }
+        IoctlCmd::FS_IOC_FSGETXATTR => {
+            let flags = f.file_flags()?;
+            let all = XFLAGS.iter().filter(|(flag, _)| flags.contains(*flag));
+            let mut x = FsXattr::default();
+            x[0] = all.fold(0, |x, (_, bit)| x | bit);
+            mm.write_obj(arg, &x)
+        }
+        _ => {
+            let [xflags, others @ ..]: FsXattr = mm.read_obj(arg)?;
+            let known = XFLAGS.iter().fold(0, |x, (_, bit)| x | bit);
+            let [extsize, _, project, cowextsize, ..] = others;
+            let all = XFLAGS.iter().filter(|(_, bit)| xflags & bit != 0);
+            let flags = all.fold(FileFlags::empty(), |x, (flag, _)| x | *flag);
+            let fits = xflags & !known == 0 && [extsize, project, cowextsize] == [0; 3];
+            // What no file can have is refused after all else.
+            let unknown = if fits { 0 } else { 1 };
+            let flags = flags.bits() | unknown;
+            cx.task.with_paths(|p| p.set_file_flags(f, flags))
+        }
+    }
 }
 
 /// `FIOASYNC` (`ioctl_fioasync`): `ENOTTY` where it would change what has no effect.

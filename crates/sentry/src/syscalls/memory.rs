@@ -144,6 +144,10 @@ fn mmap(
     } else {
         let f = fd.file(cx)?;
         crate::task::uring::file::check_map(&f, offset)?;
+        let shared = kind & MAP_TYPE != MAP_PRIVATE;
+        if shared && f.writable() && f.is_flagged(vfs::FileFlags::APPEND) {
+            return Err(EACCES);
+        }
         match f.ops::<MemFile>().is_some_and(MemFile::is_zero) {
             true => zeros(cx, &f, len, &mut kind)?,
             false => Some(map_file(&f, &cx.fs().root())?),

@@ -10,6 +10,7 @@ use ipc::pipe::PipeEnd;
 use mm::UserIo;
 use net::sys::SOCK_STREAM;
 use std::sync::Arc;
+use vfs::FileFlags;
 use vfs::file::{File, IoCaller, O_APPEND, Source};
 use wait::Events;
 
@@ -244,6 +245,9 @@ fn copy_file_range(
     }
     if !from.readable() || !to.writable() || to.flags() & O_APPEND != 0 {
         return Err(EBADF);
+    }
+    if to.is_flagged(FileFlags::IMMUTABLE) {
+        return Err(EPERM);
     }
     from.may_read(cx)?;
     let begin1 = o1.map_or_else(|| from.position(), Ok)?;

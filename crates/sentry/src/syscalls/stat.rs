@@ -8,6 +8,7 @@ use abi::errno::*;
 use abi::linux::AT_SYMLINK_NOFOLLOW;
 use abi::time::Timespec;
 use abi::{Result, Va};
+use vfs::FileFlags;
 use vfs::dentry::StatFs;
 use vfs::{At, Stat};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -216,14 +217,23 @@ pub(super) fn do_statx(
     out: UserOut<Statx>,
 ) -> SysResult {
     let at = At::new(&cx.files(), dirfd.0, path)?;
-    let (s, mnt_id, is_root) = if is_fstat(dirfd, path, flags) {
+    let found = if is_fstat(dirfd, path, flags) {
         let f = dirfd.fd().any_file(cx)?;
-        let mount = f.path.as_ref().map_or(0, |p| p.mnt.id);
-        (vfs::ops::fstat(&f)?, mount, false)
+        match &f.path {
+            Some(p) => vfs::ops::Statx::of_path(p)?,
+            None => vfs::ops::Statx::of_file(&f)?,
+        }
     } else {
         let flags = (flags - SYNC_TYPE).bits();
         cx.task.with_paths(|p| p.statx(&at, path, flags))?
     };
+    out.write(&cx.mm(), &shown_statx(cx, &found, mask))?;
+    Ok(0)
+}
+
+/// What statx(2) shows of it.
+fn shown_statx(cx: &Context, found: &vfs::ops::Statx, mask: StatxMask) -> Statx {
+    let s = &found.stat;
     let t = |ns: i64| {
         let t = Timespec::from_nanos(ns);
         StatxTime {
@@ -235,17 +245,26 @@ pub(super) fn do_statx(
     let (rmaj, rmin) = major_minor(s.rdev);
     let (dmaj, dmin) = major_minor(s.dev);
     const ATTR_MOUNT_ROOT: u64 = 0x2000;
+    // (Their numbers are those of FS_IOC_GETFLAGS.)
+    let shown = FileFlags::IMMUTABLE | FileFlags::APPEND | FileFlags::NODUMP;
+    let of_root = if found.is_mount_root {
+        ATTR_MOUNT_ROOT
+    } else {
+        0
+    };
+    let of_file = found.flags.map_or(0, |f| u64::from((f & shown).bits()));
+    let known = found.flags.map_or(0, |_| u64::from(shown.bits()));
     let mut has = StatxMask::STATX_BASIC_STATS | StatxMask::STATX_MNT_ID;
     has.set(StatxMask::STATX_BTIME, s.btime != 0);
-    let mut mnt_id = mnt_id;
+    let mut mnt_id = found.mnt_id;
     if mask.contains(StatxMask::STATX_MNT_ID_UNIQUE) {
         has = (has - StatxMask::STATX_MNT_ID) | StatxMask::STATX_MNT_ID_UNIQUE;
         mnt_id += vfs::mount::UNIQUE;
     }
-    let x = Statx {
+    Statx {
         mask: has.bits(),
         blksize: s.blksize,
-        attributes: if is_root { ATTR_MOUNT_ROOT } else { 0 },
+        attributes: of_root | of_file,
         nlink: s.nlink,
         uid: cx.cred().user_ns.uid_shown(s.uid),
         gid: cx.cred().user_ns.gid_shown(s.gid),
@@ -254,7 +273,7 @@ pub(super) fn do_statx(
         ino: s.ino,
         size: s.size,
         blocks: s.blocks,
-        attributes_mask: ATTR_MOUNT_ROOT,
+        attributes_mask: ATTR_MOUNT_ROOT | known,
         atime: t(s.atime),
         btime: t(s.btime),
         ctime: t(s.ctime),
@@ -266,9 +285,7 @@ pub(super) fn do_statx(
         mnt_id,
         dio: [0; 2],
         spare: [0; 12],
-    };
-    out.write(&cx.mm(), &x)?;
-    Ok(0)
+    }
 }
 
 fn put_statfs(cx: &Context, out: UserOut<[u64; 15]>, s: &StatFs) -> SysResult {

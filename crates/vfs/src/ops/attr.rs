@@ -1,10 +1,11 @@
 //! Attributes: stat, access, chmod, chown, times, truncate, statfs.
 
+use super::file_flags;
 use crate::context::{At, PathCx};
 use crate::cred::{Caps, Credentials};
 use crate::dentry::StatFs;
 use crate::file::File;
-use crate::inode::{Inode, SetAttr};
+use crate::inode::{FileFlags, Inode, SetAttr};
 use crate::landlock::{Denied, FsAccess};
 use crate::locks::LockKind;
 use crate::mode::{FileType, Perm, Want, owner_or_capable};
@@ -105,6 +106,41 @@ pub fn statfs_path(p: &Path) -> Result<StatFs> {
     Ok(s)
 }
 
+/// `FALLOC_FL_KEEP_SIZE`.
+const FALLOC_FL_KEEP_SIZE: i32 = 1;
+
+/// What statx(2) tells of a place.
+pub struct Statx {
+    pub stat: Stat,
+    /// The mount's id, and whether this is its root.
+    pub mnt_id: u64,
+    pub is_mount_root: bool,
+    /// `None` where the file can have none.
+    pub flags: Option<FileFlags>,
+}
+
+impl Statx {
+    /// Of a place.
+    pub fn of_path(p: &Path) -> Result<Statx> {
+        let inode = p.inode()?;
+        Ok(Statx {
+            stat: stat_path(p)?,
+            mnt_id: p.mnt.id,
+            is_mount_root: p.is_mount_root(),
+            flags: inode.has_flags().then(|| inode.ext().flags()),
+        })
+    }
+    /// Of an open file without a place.
+    pub fn of_file(f: &File) -> Result<Statx> {
+        Ok(Statx {
+            stat: f.ops.stat()?,
+            mnt_id: 0,
+            is_mount_root: false,
+            flags: None,
+        })
+    }
+}
+
 impl PathCx<'_> {
     /// `newfstatat(2)`, and `statx(2)` (whose further fields are the caller's).
     pub fn stat(&self, at: &At, path: &[u8], flags: u32) -> Result<Stat> {
@@ -114,11 +150,11 @@ impl PathCx<'_> {
         }
     }
 
-    /// For `statx(2)`: the attributes, the mount's id, and whether it is a mount's root.
-    pub fn statx(&self, at: &At, path: &[u8], flags: u32) -> Result<(Stat, u64, bool)> {
+    /// For `statx(2)`.
+    pub fn statx(&self, at: &At, path: &[u8], flags: u32) -> Result<Statx> {
         match self.resolve_or_file(at, path, walk_flags(flags))? {
-            Place::Path(p) => Ok((stat_path(&p)?, p.mnt.id, p.is_mount_root())),
-            Place::File(f) => Ok((f.ops.stat()?, 0, false)),
+            Place::Path(p) => Statx::of_path(&p),
+            Place::File(f) => Statx::of_file(&f),
         }
     }
 
@@ -203,6 +239,7 @@ impl PathCx<'_> {
             return Err(EOPNOTSUPP);
         }
         let _held = inode.lock_attributes();
+        file_flags::may_change(&**inode)?;
         self.change_attr(p, |perm| {
             if !owner_or_capable(perm, self.cred()) {
                 return Err(EPERM);
@@ -251,6 +288,7 @@ impl PathCx<'_> {
         let inode = p.inode()?;
         let is_dir = inode.file_type() == FileType::Directory;
         let _held = inode.lock_attributes();
+        file_flags::may_change(&**inode)?;
         self.change_attr(p, |perm| {
             self.may_chown(perm, uid, gid)?;
             let mut mode = None;
@@ -320,6 +358,10 @@ impl PathCx<'_> {
         p.want_write()?;
         let inode = p.inode()?;
         let _held = inode.lock_attributes();
+        match times {
+            [UtimeArg::Now, UtimeArg::Now] => file_flags::not_immutable(&**inode)?,
+            _ => file_flags::may_change(&**inode)?,
+        }
         let now = now();
         let time = |t| match t {
             UtimeArg::Now => Some(now),
@@ -370,6 +412,7 @@ impl PathCx<'_> {
         }
         p.want_write()?;
         self.permission(&p, Want::WRITE)?;
+        file_flags::may_cut(&**inode)?;
         inode.ext().get_write_access()?;
         let free = inode
             .ext()
@@ -393,6 +436,7 @@ impl PathCx<'_> {
             if inode.file_type() != FileType::Regular {
                 return Err(EINVAL);
             }
+            file_flags::may_cut(&**inode)?;
             if file.denied().contains(Denied::TRUNCATE) {
                 return Err(EACCES);
             }
@@ -407,6 +451,13 @@ impl PathCx<'_> {
 
     /// `fallocate(2)`; the range is checked.
     pub fn fallocate(&self, file: &File, mode: i32, offset: u64, len: u64) -> Result<()> {
+        if let Some(p) = &file.path {
+            let inode = p.inode()?;
+            if mode & !FALLOC_FL_KEEP_SIZE != 0 {
+                file_flags::may_cut(&**inode)?;
+            }
+            file_flags::not_immutable(&**inode)?;
+        }
         file.ops.allocate(mode, offset, len)?;
         file.modified();
         self.contents_changed(file)

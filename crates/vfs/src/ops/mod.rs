@@ -2,6 +2,7 @@
 
 mod attr;
 mod counts;
+mod file_flags;
 mod fs_config;
 mod handles;
 mod landlock;
@@ -15,7 +16,7 @@ mod rename;
 mod tree_file;
 mod xattr;
 
-pub use attr::{UtimeArg, anonymous_magic, fstat, fstatfs, stat_path, statfs_path};
+pub use attr::{Statx, UtimeArg, anonymous_magic, fstat, fstatfs, stat_path, statfs_path};
 pub use counts::ExecGuard;
 pub use fs_config::{Exclusive, FsConfig};
 pub use handles::{Handle, Marked, Purpose, internal_dev};
@@ -30,7 +31,7 @@ pub use xattr::XattrOf;
 use crate::context::PathCx;
 use crate::cred::{Caps, Credentials};
 use crate::dentry::Dentry;
-use crate::inode::{Inode, NewNode, SetAttr};
+use crate::inode::{FileFlags, Inode, NewNode, SetAttr};
 use crate::mode::{FileType, Perm, Want};
 use crate::mount::Path;
 use crate::vfs::{DeviceUse, DeviceWant};
@@ -49,6 +50,9 @@ impl PathCx<'_> {
             && !inode.file_type().is_special()
         {
             return Err(EROFS);
+        }
+        if want.contains(Want::WRITE) && inode.ext().flags().contains(FileFlags::IMMUTABLE) {
+            return Err(EPERM);
         }
         inode.permission(&self.caller, want)?;
         match inode.file_type() {
@@ -168,6 +172,10 @@ impl PathCx<'_> {
     fn may_delete(&self, dir: &Path, victim: &Arc<Dentry>, as_dir: AsDir) -> Result<()> {
         let inode = victim.inode()?;
         self.permission(dir, Want::WRITE | Want::EXEC)?;
+        if dir.inode()?.ext().flags().contains(FileFlags::APPEND) {
+            return Err(EPERM);
+        }
+        file_flags::may_change(&**inode)?;
         let d = dir.inode()?.perm()?;
         if d.mode & S_ISVTX != 0 {
             let v = inode.perm()?;

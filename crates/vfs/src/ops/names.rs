@@ -1,7 +1,7 @@
 //! Making and removing names: mkdir, mknod, symlink, link, unlink, rmdir; and working directories.
 
-use super::AsDir;
 use super::landlock::{Reparent, directory_of};
+use super::{AsDir, file_flags};
 use crate::context::{At, PathCx};
 use crate::cred::Caps;
 use crate::dentry::Dentry;
@@ -45,6 +45,7 @@ impl PathCx<'_> {
         };
         let new = new.map_err(|e| self.not_made(&dir, &name, e))?;
         let inode = make(&dir, &name, new).map_err(|e| self.not_made(&dir, &name, e))?;
+        file_flags::inherit(&dir, &*inode)?;
         let dentry = dir.dentry.attach(&name, Some(inode));
         watch::created(&dir.dentry, &dentry);
         Ok(Path {
@@ -166,6 +167,7 @@ impl PathCx<'_> {
             if !Arc::ptr_eq(source.dentry.sb(), dir.dentry.sb()) {
                 return Err(EXDEV);
             }
+            file_flags::may_change(&**inode)?;
             if !nameless.load(Ordering::Relaxed) && inode.stat()?.nlink == 0 {
                 return Err(ENOENT);
             }

@@ -1,6 +1,7 @@
 //! open(2), openat2(2), opening for execve(2), and bound sockets.
 
 use super::counts::{ExecGuard, ReadAccess, WriteAccess};
+use super::file_flags;
 use crate::context::{At, PathCx};
 use crate::file::{
     File, FileOps, O_ACCMODE, O_CREAT, O_DIRECTORY, O_EXCL, O_NOATIME, O_NOFOLLOW, O_NONBLOCK,
@@ -243,6 +244,7 @@ impl PathCx<'_> {
                 r => break r?,
             }
         };
+        file_flags::inherit(dir, &*inode)?;
         let dentry = dir.dentry.attach(name, Some(inode));
         watch::created(&dir.dentry, &dentry);
         Ok(Ok(Path {
@@ -305,6 +307,7 @@ impl PathCx<'_> {
         self.permission(dir, Want::WRITE | Want::EXEC)?;
         let new = self.new_node(dir, mode, FileType::Regular)?;
         let inode = dir.inode()?.tmpfile(&self.caller, new)?;
+        file_flags::inherit(dir, &*inode)?;
         inode
             .ext()
             .linkable
@@ -359,6 +362,7 @@ impl PathCx<'_> {
             flags &= !O_TRUNC;
         } else {
             self.permission(&p, want)?;
+            file_flags::may_open(&*inode, flags)?;
         }
         if flags & O_NOATIME != 0 && !owner_or_capable(inode.perm()?, self.cred()) {
             return Err(EPERM);

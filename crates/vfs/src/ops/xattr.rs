@@ -31,6 +31,7 @@ impl PathCx<'_> {
         let refused = if write { EPERM } else { ENODATA };
         if write {
             p.want_write()?;
+            super::file_flags::may_change(&**p.inode()?)?;
         }
         let inode = p.inode()?;
         if name.starts_with(b"security.") {

@@ -7,7 +7,7 @@ use crate::caller::Caller;
 use crate::context::{At, PathCx};
 use crate::cred::Credentials;
 use crate::file::{BufSink, BufSource, File, FileOps, O_ACCMODE, O_RDONLY, O_WRONLY};
-use crate::inode::{Inode, InodeExt, NewNode, RenameFlags, SetAttr, downcast_arc};
+use crate::inode::{FileFlags, Inode, InodeExt, NewNode, RenameFlags, SetAttr, downcast_arc};
 use crate::mode::FileType;
 use crate::mount::Path;
 use abi::Result;
@@ -80,6 +80,7 @@ impl OverlayNode {
         }
         let from = lowers.first().unwrap_or(real).inode()?.stat()?;
         let ino = fs.number(from.dev, from.ino);
+        let flags = real.inode()?.ext().flags();
         let n = Arc::new_cyclic(|me| OverlayNode {
             me: me.clone(),
             fs: fs.clone(),
@@ -92,6 +93,7 @@ impl OverlayNode {
             copying: Mutex::new(()),
             ext: InodeExt::default(),
         });
+        n.ext.set_flags(flags);
         if all.len() > 64 && all.len() == all.capacity() {
             all.retain(|_, w| w.strong_count() > 0);
         }
@@ -188,6 +190,10 @@ impl OverlayNode {
             return Err(e);
         }
         let p = self.fs.find(&dir, &name)?;
+        let flags = self.ext.flags();
+        if !flags.is_empty() {
+            p.inode()?.set_flags(flags)?;
+        }
         *self.upper.write() = Some(p.clone());
         if let (Ok(s), Some(me)) = (p.inode()?.stat(), self.me.upgrade()) {
             self.fs
@@ -635,6 +641,15 @@ impl Inode for OverlayNode {
     fn set_attr(&self, _: &Caller<'_>, a: &SetAttr) -> Result<()> {
         let p = self.copy_up()?;
         p.inode()?.set_attr(&self.fs.caller(), a)
+    }
+    fn has_flags(&self) -> bool {
+        let real = self.real();
+        real.is_ok_and(|p| p.inode().is_ok_and(|i| i.has_flags()))
+    }
+    fn set_flags(&self, flags: FileFlags) -> Result<()> {
+        self.copy_up()?.inode()?.set_flags(flags)?;
+        self.ext.set_flags(flags);
+        Ok(())
     }
     fn acl(&self) -> Option<Arc<crate::acl::Acl>> {
         self.real().ok()?.inode().ok()?.acl()

@@ -8,7 +8,8 @@ use crate::caller::Caller;
 use crate::file::{BufSink, File, FileOps, O_ACCMODE, O_RDONLY};
 use crate::fs::tmpfs::{Node, Payer, name_memory};
 use crate::inode::{
-    Inode, InodeExt, Looked, NewNode, NextNames, RenameFlags, SetAttr, downcast, downcast_arc,
+    FileFlags, Inode, InodeExt, Looked, NewNode, NextNames, RenameFlags, SetAttr, downcast,
+    downcast_arc,
 };
 use crate::mode::{FileType, Perm};
 use crate::ucounts::Charge;
@@ -610,6 +611,15 @@ impl Inode for LayerInode {
             let from = size.next_multiple_of(abi::PAGE_SIZE);
             self.mappings.truncated(from);
         }
+        Ok(())
+    }
+    fn has_flags(&self) -> bool {
+        matches!(self.kind, FileType::Regular | FileType::Directory)
+    }
+    fn set_flags(&self, flags: FileFlags) -> Result<()> {
+        // Once it is copied up, this inode stays.
+        self.copy_up()?.set_flags(flags)?;
+        self.ext.set_flags(flags);
         Ok(())
     }
     fn touch(&self) {

@@ -7,7 +7,7 @@ use crate::caller::Caller;
 use crate::cred::Credentials;
 use crate::file::FileOps;
 use crate::inode::{
-    Inode, InodeExt, NewNode, RenameFlags, SetAttr, XattrMap, downcast, downcast_arc,
+    FileFlags, Inode, InodeExt, NewNode, RenameFlags, SetAttr, XattrMap, downcast, downcast_arc,
 };
 use crate::mode::{FileType, Perm};
 use crate::ucounts::{Charge, Kind};
@@ -686,7 +686,18 @@ impl Inode for Node {
         m.ctime = t;
         Ok(())
     }
+    fn has_flags(&self) -> bool {
+        matches!(self.kind, FileType::Regular | FileType::Directory)
+    }
+    fn set_flags(&self, flags: FileFlags) -> Result<()> {
+        self.ext.set_flags(flags);
+        self.meta.lock().ctime = now();
+        Ok(())
+    }
     fn touch(&self) {
+        if self.ext.flags().contains(FileFlags::NOATIME) {
+            return;
+        }
         // relatime: once after each change, and once a day.
         let t = now();
         let mut m = self.meta.lock();
