@@ -83,10 +83,12 @@ impl PacketSocket {
             TX_HAS_OFF if has_ring() => int_of(v).map(drop),
             VERSION => {
                 let version = Version::of(int_of(v)?)?;
+                // Held, so that no ring is made meanwhile.
+                let mut s = self.settings.lock();
                 if has_ring() {
                     return Err(EBUSY);
                 }
-                self.settings.lock().version = version;
+                s.version = version;
                 Ok(())
             }
             RESERVE => {
@@ -94,10 +96,11 @@ impl PacketSocket {
                 if n > i32::MAX as u32 {
                     return Err(EINVAL);
                 }
+                let mut s = self.settings.lock();
                 if has_ring() {
                     return Err(EBUSY);
                 }
-                self.settings.lock().reserve = n;
+                s.reserve = n;
                 Ok(())
             }
             PACKET_AUXDATA => {
