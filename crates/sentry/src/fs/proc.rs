@@ -5,7 +5,7 @@ mod config;
 mod global;
 mod locks;
 mod options;
-mod pid;
+pub mod pid;
 mod sysctl;
 mod sysvipc;
 

@@ -35,28 +35,35 @@ pub fn sender_info(cx: &Context, s: Signal, code: i32) -> SigInfo {
     SigInfo::from_sender(s, code, cx.group.pid.own(), c.user_ns.uid_shown(c.uid))
 }
 
+/// What a call says of the signal that it sends.
+pub(super) type About<'a> = &'a dyn Fn(Signal) -> SigInfo;
+
 /// Sends a signal, or only asks whether it might (`None`), to one process.
-fn send_process(cx: &Context, g: &Arc<ThreadGroup>, s: Option<Signal>) -> Result<()> {
+pub(super) fn send_process(
+    cx: &Context,
+    g: &Arc<ThreadGroup>,
+    s: Option<Signal>,
+    about: About<'_>,
+) -> Result<()> {
     let t = cx.kernel.tasks.lock().some_thread(g.tgid);
     // A zombie may be signalled, to no effect.
     let Some(t) = t else { return Ok(()) };
     check_permission(cx, &t, s)?;
     match s {
-        Some(s) => cx
-            .kernel
-            .send_from(cx, g, None, sender_info(cx, s, SI_USER)),
+        Some(s) => cx.kernel.send_from(cx, g, None, about(s)),
         None => Ok(()),
     }
 }
 
 /// As [`send_process`], to all that `members` finds.
-fn send_many(
+pub(super) fn send_many(
     cx: &Context,
     s: Result<Option<Signal>>,
+    about: About<'_>,
     members: impl FnOnce(&TaskList) -> Vec<Arc<ThreadGroup>>,
 ) -> SysResult {
     let (mut any, mut last) = (false, ESRCH);
-    let send = |g: &Arc<ThreadGroup>| match s.and_then(|s| send_process(cx, g, s)) {
+    let send = |g: &Arc<ThreadGroup>| match s.and_then(|s| send_process(cx, g, s, about)) {
         Ok(()) => any = true,
         Err(e) => last = e,
     };
@@ -76,19 +83,20 @@ fn process_of(cx: &Context, pid: i32) -> Result<Arc<ThreadGroup>> {
 /// (`check_kill_permission`).
 fn kill(cx: &mut Context, tid: Tid, signal: SignalNumber) -> SysResult {
     let (pid, s) = (tid.0, signal.signal_or_none());
+    let about = |s| sender_info(cx, s, SI_USER);
     match pid {
         1.. => {
             let g = process_of(cx, pid)?;
-            send_process(cx, &g, s?).map(|()| 0)
+            send_process(cx, &g, s?, &about).map(|()| 0)
         }
         0 => {
             let pgid = cx.kernel.tasks.lock().pgid(cx.group.tgid);
-            send_many(cx, s, |l| l.group_members(pgid))
+            send_many(cx, s, &about, |l| l.group_members(pgid))
         }
         -1 => {
             let others =
                 |g: &Arc<ThreadGroup>| g.pid.seen_in(&cx.pid.ns) > 1 && g.tgid != cx.group.tgid;
-            send_many(cx, s, |l| {
+            send_many(cx, s, &about, |l| {
                 let groups = l.processes().map(|p| p.group.clone());
                 groups.filter(others).collect()
             })
@@ -96,7 +104,7 @@ fn kill(cx: &mut Context, tid: Tid, signal: SignalNumber) -> SysResult {
         i32::MIN => Err(ESRCH),
         _ => {
             let pgid = cx.id_of(-pid)?;
-            send_many(cx, s, |l| l.group_members(pgid))
+            send_many(cx, s, &about, |l| l.group_members(pgid))
         }
     }
 }

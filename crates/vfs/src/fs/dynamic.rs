@@ -568,12 +568,19 @@ impl FileOps for OpenDynFile {
     }
 }
 
-struct OpenDynDir {
+/// An open one.
+pub struct OpenDynDir {
     inode: Arc<DynInode>,
     list: Listing<DynEntry>,
 }
 
 impl OpenDynDir {
+    /// The directory, if it is a `T`.
+    #[must_use]
+    pub fn of<T: DynDir>(&self) -> Option<&T> {
+        let any: &dyn Any = &**self.inode.dir().ok()?;
+        any.downcast_ref()
+    }
     fn read_list(
         &self,
         file: &File,

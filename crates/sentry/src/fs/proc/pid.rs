@@ -180,6 +180,11 @@ impl PidDir {
             mount: Some(mount),
         }
     }
+    /// The process, where this is its directory, not that of a thread (`tgid_pidfd_to_pid`).
+    #[must_use]
+    pub fn group(&self) -> Option<Weak<ThreadGroup>> {
+        (self.kind == Kind::Process).then(|| self.me.group.clone())
+    }
     fn subject(
         k: &Arc<Kernel>,
         ns: &Arc<PidNs>,
