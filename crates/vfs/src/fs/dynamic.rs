@@ -16,7 +16,7 @@
 use super::listing::Listing;
 use crate::caller::Caller;
 use crate::dentry::{Caching, Dentry, FileSystem, StatFs, SuperBlock};
-use crate::file::{File, FileOps, Sink, Source};
+use crate::file::{File, FileOps, IoctlContext, Sink, Source};
 use crate::inode::{Follow, Inode, InodeExt, SetAttr};
 use crate::mode::{FileType, Perm, Want, generic_permission};
 use crate::notice::{Notice, Place};
@@ -24,7 +24,7 @@ use crate::ucounts::Charge;
 use crate::vfs::Vfs;
 use crate::{DirEntry, Path, Stat, now};
 use abi::Result;
-use abi::errno::{EACCES, EINVAL, EISDIR, ENOENT, ENOMEM, EPERM};
+use abi::errno::{EACCES, EINVAL, EISDIR, ENOENT, ENOMEM, ENOTTY, EPERM};
 use parking_lot::Mutex;
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -148,6 +148,10 @@ pub trait DynFile: Any + Send + Sync {
     /// What is written, all of one write(2). Gives how much was taken.
     fn write(&self, _file: &File, _data: &[u8], _offset: u64) -> Result<usize> {
         Err(EINVAL)
+    }
+    /// What ioctl(2) does.
+    fn ioctl(&self, _cx: &dyn IoctlContext, _cmd: u32, _arg: u64) -> Result<u64> {
+        Err(ENOTTY)
     }
     /// What an open file of it is instead, where that depends on its opener, or on the time.
     fn bound(&self, _cx: &Caller<'_>) -> Result<Option<Arc<dyn DynFile>>> {
@@ -534,6 +538,9 @@ impl FileOps for OpenDynFile {
         let n = self.file.write(file, &buf[..n], offset)?;
         *self.text.lock() = None;
         Ok(n)
+    }
+    fn ioctl(&self, _: &File, cx: &dyn IoctlContext, cmd: u32, arg: u64) -> Result<u64> {
+        self.file.ioctl(cx, cmd, arg)
     }
     fn poll(&self, _: &File, mask: Events) -> Events {
         let ready = mask & (Events::READABLE | Events::WRITABLE);

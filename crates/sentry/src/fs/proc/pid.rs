@@ -2,6 +2,7 @@
 
 mod fds;
 mod links;
+mod map_query;
 mod maps;
 mod mem;
 mod pagemap;

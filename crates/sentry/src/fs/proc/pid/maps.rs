@@ -41,7 +41,7 @@ fn map_line(v: &mm::VmaInfo) -> Vec<u8> {
 }
 
 /// The memory of a process that there still is; none where it runs another program now.
-fn of(me: &Subject) -> Result<Option<Arc<mm::Mm>>> {
+pub(super) fn of(me: &Subject) -> Result<Option<Arc<mm::Mm>>> {
     me.task()?;
     Ok(me.pinned())
 }

@@ -1,18 +1,19 @@
 //! The files of text in a process's directory: the table of all, and those of a few lines.
 
+use super::map_query;
 use super::maps::{maps, numa_maps, smaps, smaps_rollup};
 use super::status::{stat, statm, status};
 use super::{Kind, Subject};
 use crate::Task;
 use crate::task::limits;
 use crate::task::task_of;
-use abi::errno::{EACCES, EINVAL, EPERM, ERANGE};
+use abi::errno::{EACCES, EINVAL, ENOTTY, EPERM, ERANGE};
 use abi::{Errno, Result};
 use config::IdRange;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use vfs::file::{File, FileOps};
+use vfs::file::{File, FileOps, IoctlContext};
 use vfs::fs::dynamic::DynFile;
 use vfs::mode::{Want, generic_permission};
 use vfs::notice::Notice;
@@ -149,6 +150,12 @@ impl DynFile for About {
             notice: self.changes(),
             ..*self
         })))
+    }
+    fn ioctl(&self, cx: &dyn IoctlContext, cmd: u32, arg: u64) -> Result<u64> {
+        match self.entry.0 {
+            "maps" => map_query::ioctl(&self.me, cx, cmd, arg),
+            _ => Err(ENOTTY),
+        }
     }
     fn notice(&self) -> Option<&Arc<Notice>> {
         self.notice.as_ref()
