@@ -1174,10 +1174,31 @@ static void changes(void)
 	close(n), close(fd), close(other), close(ep);
 }
 
+/* What stands for a descriptor may stand for another soon: nothing is mounted on it. */
+static void ephemeral(void)
+{
+	char link[64], path[64], info[64];
+	own();
+	put("foo", "foo"), put("bar", "bar");
+	int fd = open("foo", O_RDONLY);
+	sprintf(link, "/proc/self/fd/%d", fd);
+	sprintf(info, "/proc/self/fdinfo/%d", fd);
+	int held = open(link, O_PATH | O_NOFOLLOW);
+	sprintf(path, "/proc/self/fd/%d", held);
+	T(mount("bar", path, "", MS_BIND, NULL));
+	T(mount("bar", info, "", MS_BIND, NULL));
+	int tree = open_tree(AT_FDCWD, "bar", OPEN_TREE_CLONE);
+	T(move_mount(tree, "", held, "", F_EMPTY | T_EMPTY));
+	T(move_mount(tree, "", AT_FDCWD, info, F_EMPTY));
+	T(move_mount(tree, "", AT_FDCWD, link, F_EMPTY));
+	T(mount("bar", "/proc/self/comm", "", MS_BIND, NULL));
+	T(umount2("/proc/self/comm", MNT_DETACH));
+}
+
 static const struct check checks[] = {
 	CHECK(handles), CHECK(changes),
 	CHECK(context), CHECK(pick), CHECK(trees), CHECK(beneath), CHECK(attributes), CHECK(shared), CHECK(groups), CHECK(tell),
-	CHECK(rights), CHECK(layers), CHECK(hidden), CHECK(loops), CHECK(revealing), CHECK(shown),
+	CHECK(rights), CHECK(layers), CHECK(hidden), CHECK(loops), CHECK(revealing), CHECK(ephemeral), CHECK(shown),
 };
 
 MAIN(checks)

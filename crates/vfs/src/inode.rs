@@ -127,6 +127,10 @@ pub trait Inode: Any + Send + Sync {
         None
     }
 
+    /// Whether nothing can be mounted on it (`cant_mount`).
+    fn takes_no_mounts(&self) -> bool {
+        false
+    }
     /// What a generated file says it stands for. Of a file of nsfs: the mount namespace's number,
     /// 0 for the other kinds.
     fn identity(&self) -> Option<u64> {

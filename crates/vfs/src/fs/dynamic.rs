@@ -153,6 +153,10 @@ pub trait DynFile: Any + Send + Sync {
     fn ioctl(&self, _cx: &dyn IoctlContext, _cmd: u32, _arg: u64) -> Result<u64> {
         Err(ENOTTY)
     }
+    /// Nothing can be mounted on it: its name stands for something that may be another's soon.
+    fn takes_no_mounts(&self) -> bool {
+        false
+    }
     /// What an open file of it is instead, where that depends on its opener, or on the time.
     fn bound(&self, _cx: &Caller<'_>) -> Result<Option<Arc<dyn DynFile>>> {
         Ok(None)
@@ -198,6 +202,10 @@ pub trait DynLink: Any + Send + Sync {
     }
     fn identity(&self) -> u64 {
         0
+    }
+    /// As [`DynFile::takes_no_mounts`].
+    fn takes_no_mounts(&self) -> bool {
+        false
     }
 }
 
@@ -338,6 +346,13 @@ impl Inode for DynInode {
     }
     fn ext(&self) -> &InodeExt {
         &self.ext
+    }
+    fn takes_no_mounts(&self) -> bool {
+        match &self.node {
+            DynNode::File(f) => f.takes_no_mounts(),
+            DynNode::Link(l) => l.takes_no_mounts(),
+            DynNode::Dir(_) | DynNode::Inode(_) => false,
+        }
     }
     fn identity(&self) -> Option<u64> {
         Some(match &self.node {

@@ -310,7 +310,7 @@ impl MountNamespace {
         if !self.owns(&t.mnt) {
             return Err(EINVAL);
         }
-        if t.dentry.is_unhashed() && !t.is_mount_root() {
+        if t.dentry.is_unhashed() && !t.is_mount_root() || t.inode()?.takes_no_mounts() {
             return Err(ENOENT);
         }
         if t.is_dir() != dir {

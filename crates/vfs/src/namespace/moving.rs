@@ -279,7 +279,7 @@ impl MountNamespace {
             return Err(EINVAL);
         }
         let (m, t) = (&from.mnt, self.place(to, beneath)?);
-        if t.dentry.is_unhashed() && !t.is_mount_root() {
+        if t.dentry.is_unhashed() && !t.is_mount_root() || t.inode()?.takes_no_mounts() {
             return Err(ENOENT);
         }
         target = self.tree_of(&t.mnt)?;

@@ -87,6 +87,9 @@ impl DynLink for FdLink {
     fn identity(&self) -> u64 {
         self.id
     }
+    fn takes_no_mounts(&self) -> bool {
+        true
+    }
     fn read(&self, cx: &Caller<'_>) -> Result<Vec<u8>> {
         let f = self.file(cx)?;
         let root = task_of(cx.task).ok_or(EACCES)?.fs().root();
@@ -147,6 +150,9 @@ struct FdInfo {
 }
 
 impl DynFile for FdInfo {
+    fn takes_no_mounts(&self) -> bool {
+        true
+    }
     fn perm(&self) -> Perm {
         self.me.perm(0o444)
     }
