@@ -973,6 +973,33 @@ static void of_devices(void)
 	T(CHILD(drop_root(); _exit(ioctl(fd, 0x5207) ? errno : 0)));
 }
 
+static int set_to(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY);
+	int r = fd < 0 ? -1 : write(fd, text, strlen(text)), e = errno;
+	close(fd), errno = e;
+	return r;
+}
+
+/* vm.max_map_count, which set-ups of large programs raise. (More than this machine has: it is everybody's.) */
+static void map_count(void)
+{
+	const char *name = "/proc/sys/vm/max_map_count";
+	char was[32] = "", is[32] = "";
+	int fd = open(name, O_RDONLY);
+	read(fd, was, 31);
+	T(set_to(name, "1262144"));
+	pread(fd, is, 31, 0);
+	T(atoi(is));
+	T(set_to(name, "-1"));
+	T(set_to(name, "2147483648"));
+	T(set_to(name, "many"));
+	T(set_to(name, was) > 0);
+	memset(is, 0, sizeof is), pread(fd, is, 31, 0);
+	T(strcmp(is, was));
+	T(CHILD(drop_root(); _exit(open(name, O_WRONLY) == -1 && errno == EACCES)));
+}
+
 static const struct check all[] = {
 	CHECK(zero_device), CHECK(of_devices),
 	CHECK(across_processes), CHECK(locked_area),
@@ -980,6 +1007,6 @@ static const struct check all[] = {
 	CHECK(remapping), CHECK(advice), CHECK(residency), CHECK(file_private), CHECK(file_shared),
 	CHECK(end_of_file), CHECK(across_fork), CHECK(bad_buffers), CHECK(heap), CHECK(stack),
 	CHECK(grows_down), CHECK(double_mapping), CHECK(many), CHECK(threads), CHECK(faults_at_once), CHECK(other_process),
-	CHECK(numa), CHECK(maps_file), CHECK(droppable), CHECK(random_numbers),
+	CHECK(numa), CHECK(maps_file), CHECK(droppable), CHECK(random_numbers), CHECK(map_count),
 };
 MAIN(all)

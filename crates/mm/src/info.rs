@@ -219,7 +219,7 @@ impl Mm {
         u
     }
 
-    /// `vm.max_map_count` for this address space.
+    /// A limit of mappings for this address space, in place of `vm.max_map_count`.
     pub fn set_max_map_count(&self, n: usize) {
         self.state.lock().quota.set_max(n);
     }

@@ -134,7 +134,7 @@ use parking_lot::{Mutex, RwLock};
 use platform::{AddressSpace, AppThread, MapOp};
 use state::State;
 use state::pmas::Charged;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::ucounts::Ucounts;
 
@@ -152,10 +152,10 @@ pub use types::{Access, Fault, FaultInfo, Limits, MapFile, MapName, MmapRequest}
 pub use user::{UserIo, UserRange};
 pub use vma::VmaFlags;
 
-/// `vm.max_map_count`: as distributions for large programs set it. The host's does not matter: its
-/// mappings are a cache. Beyond [`OWN_MAPPINGS`], an address space has them from what the
-/// container has for all ([`clas::MAPPINGS`]): each costs the Sentry memory.
-pub const MAX_MAP_COUNT: usize = 1 << 20;
+/// `vm.max_map_count`, at first as distributions for large programs set it. The host's does not
+/// matter: its mappings are a cache. Beyond [`OWN_MAPPINGS`], an address space has them from what
+/// the container has for all ([`clas::MAPPINGS`]): each costs the Sentry memory.
+pub static MAX_MAP_COUNT: AtomicI64 = AtomicI64::new(1 << 20);
 /// What every address space may have: Linux's own default.
 pub const OWN_MAPPINGS: usize = 65_530;
 /// Pages kept free below a stack (`stack_guard_gap`).

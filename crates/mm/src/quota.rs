@@ -13,6 +13,7 @@ use crate::{OWN_MAPPINGS, Result};
 use abi::errno::ENOMEM;
 use clas::Clas;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use vfs::ucounts::{Charge, Kind, Ucounts};
 
 /// Mappings are taken from the container's so many at a time.
@@ -30,8 +31,8 @@ fn entries_charged(n: usize) -> u64 {
 
 /// See the module's documentation.
 pub(crate) struct Quota {
-    /// `vm.max_map_count`.
-    max: usize,
+    /// In place of `vm.max_map_count`.
+    max: Option<usize>,
     /// Mappings that it has taken from the container's.
     extra: u64,
     /// What its VMAs and PMAs take of the kernel's memory, from a user's; `None` where nobody
@@ -44,7 +45,7 @@ pub(crate) struct Quota {
 impl Quota {
     pub(crate) fn new() -> Quota {
         Quota {
-            max: crate::MAX_MAP_COUNT,
+            max: None,
             extra: 0,
             kmem: None,
             ages: 0,
@@ -58,7 +59,7 @@ impl Quota {
     }
 
     pub(crate) fn set_max(&mut self, n: usize) {
-        self.max = n;
+        self.max = Some(n);
     }
 
     /// In a fork's child: the limit is its parent's.
@@ -68,7 +69,8 @@ impl Quota {
 
     /// Whether there may be `n` VMAs.
     pub(crate) fn allows(&self, n: usize) -> bool {
-        n <= self.max
+        let all = || crate::MAX_MAP_COUNT.load(Ordering::Relaxed) as usize;
+        n <= self.max.unwrap_or_else(all)
     }
 
     /// Makes sure that there may be so many VMAs, and so many VMAs and PMAs.

@@ -218,6 +218,11 @@ fn open_limit(n: u32) -> Option<i64> {
     (64..=0x7fff_ffc0).contains(&n).then_some(n.into())
 }
 
+/// Of `vm.max_map_count`.
+fn map_count(n: u32) -> Option<i64> {
+    i32::try_from(n).ok().map(i64::from)
+}
+
 /// Of `fs.pipe-max-size`.
 fn pipe_size(n: u32) -> Option<i64> {
     ipc::pipe::rounded(n).and_then(|n| n.try_into().ok())
@@ -603,7 +608,7 @@ fn user() -> StaticDir {
 fn vm() -> StaticDir {
     StaticDir::new()
         .file("drop_caches", DropCaches)
-        .file("max_map_count", Constant::kept("1048576\n"))
+        .file("max_map_count", Whole(&mm::MAX_MAP_COUNT, map_count))
         .file("mmap_min_addr", Constant::kept("65536\n"))
         .file("overcommit_memory", Constant::kept("0\n"))
         .file("oom_dump_tasks", Constant::kept("1\n"))
