@@ -220,6 +220,7 @@ static void on_overlay(void)
 	T(own());
 	mkdir("l", 0755), mkdir("u", 0755), mkdir("w", 0755), mkdir("m", 0755);
 	put("l/low", "low"), put("l/low2", "low"), put("l/fixed", "fixed");
+	mkdir("l/d", 0755), put("l/d/f", "f"), put("l/d/g", "g"), put("l/d/gone", "gone");
 	T(set("l/fixed", FS_IMMUTABLE_FL));
 	T(mount("o", "m", "overlay", 0, "lowerdir=l,upperdir=u,workdir=w"));
 	T(chdir("m"));
@@ -241,6 +242,39 @@ static void on_overlay(void)
 	T(flags_of("low2"));
 	T(set("low", 0));
 	T(unlink("low"));
+	/* What is in such a directory can be changed, though it is copied for that. */
+	T(unlink("d/gone"));
+	T(set("d", FS_IMMUTABLE_FL));
+	T(flags_of("d"));
+	T(flags_of("../u/d"));
+	T(open("d/f", O_WRONLY | O_APPEND) >= 0);
+	T(chmod("d/g", 0600));
+	T(open("d/new", O_CREAT | O_WRONLY, 0600));
+	T(unlink("d/f"));
+	T(set("d", FS_APPEND_FL));
+	T(flags_of("d"));
+	T(open("d/gone", O_CREAT | O_WRONLY, 0600) >= 0);
+	T(open("d/new", O_CREAT | O_WRONLY, 0600) >= 0);
+	T(unlink("d/new"));
+	char text[8] = "";
+	T(lgetxattr("../u/d", "trusted.overlay.protattr", text, 8));
+	S(text, 8);
+	T(lgetxattr("d", "trusted.overlay.protattr", text, 8));
+	T(set("d", 0));
+	T(lgetxattr("../u/d", "trusted.overlay.protattr", text, 8));
+	T(unlink("d/new"));
+	/* Flags that the upper tree's file has, whoever gave it them. */
+	put("mine", "mine");
+	T(set("../u/mine", FS_IMMUTABLE_FL));
+	T(open("mine", O_WRONLY));
+	T(open("mine", O_RDONLY) >= 0);
+	T(chmod("mine", 0600));
+	T(setxattr("mine", "user.a", "b", 1, 0));
+	T(set("../u/mine", FS_APPEND_FL));
+	T(open("mine", O_WRONLY));
+	T(open("mine", O_WRONLY | O_APPEND) >= 0);
+	T(chmod("mine", 0600));
+	T(set("../u/mine", 0));
 }
 
 static const struct check all[] = { CHECK(immutable), CHECK(append_only), CHECK(others), CHECK(on_tmpfs), CHECK(on_overlay) };

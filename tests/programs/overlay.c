@@ -1,6 +1,7 @@
 /* overlay by mount(2): layers, whiteouts, copy-up. */
 #define AREA "overlay"
 #include "check.h"
+#include <sys/inotify.h>
 #include <sys/mount.h>
 #include <sys/xattr.h>
 
@@ -327,8 +328,32 @@ static void ordinary(void)
 	list("work/work");
 }
 
+/* Watches of a directory that is in both trees end with it. */
+static void watched(void)
+{
+	char b[4096];
+	if (!ready("lowerdir=l1:l2,upperdir=up,workdir=work"))
+		return;
+	T(chmod("m/d", 0711));
+	int fd = inotify_init1(IN_NONBLOCK), d = open("m/d", O_RDONLY);
+	T(inotify_add_watch(fd, "m/d", IN_DELETE_SELF | IN_MOVE_SELF));
+	T(unlink("m/d/a"));
+	T(unlink("m/d/b"));
+	T(rmdir("m/d"));
+	struct stat st;
+	T(fstat(d, &st));
+	T(st.st_nlink);
+	close(d);
+	usleep(20000);
+	int n = read(fd, b, sizeof b);
+	for (int at = 0; at < n; at += sizeof(struct inotify_event) + ((struct inotify_event *)(b + at))->len)
+		T(((struct inotify_event *)(b + at))->mask);
+	T(n);
+	T(inotify_rm_watch(fd, 1));
+}
+
 static const struct check list_[] = {
 	CHECK(reading), CHECK(writing), CHECK(removing), CHECK(moving), CHECK(again), CHECK(refused),
-	CHECK(stacked), CHECK(deep), CHECK(ordinary),
+	CHECK(stacked), CHECK(deep), CHECK(ordinary), CHECK(watched),
 };
 MAIN(list_)

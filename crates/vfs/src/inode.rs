@@ -112,6 +112,10 @@ pub trait Inode: Any + Send + Sync {
     fn stat_at_once(&self) -> Result<Stat> {
         self.stat()
     }
+    /// Whether it has lost all its names.
+    fn is_nameless(&self) -> Result<bool> {
+        Ok(self.stat()?.nlink == 0)
+    }
     /// Owner and mode, asked at each step of a walk: cheap.
     fn perm(&self) -> Result<Perm> {
         Ok(self.stat()?.perm())
@@ -139,6 +143,10 @@ pub trait Inode: Any + Send + Sync {
 
     // Directories
 
+    /// Whether a directory is there only for something to be mounted on it, and hides nothing then.
+    fn is_always_empty(&self) -> bool {
+        false
+    }
     /// The file of this name; `ENOENT` where there is none.
     fn lookup(&self, _cx: &Caller<'_>, _name: &[u8]) -> Result<Arc<dyn Inode>> {
         Err(ENOTDIR)

@@ -14,10 +14,12 @@
 //! Invariants:
 //! - The number of changes is raised before anybody is told, and an open file takes it before it
 //!   asks for the contents. So nobody misses what changed after the picture that it has.
+//! - A place is listed as long as its inode lives: what is closed leaves nothing here.
 //! - Where `is_due`, somebody is to tell of all changes up to now.
 
 use crate::caller::ActsForNobody;
 use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use wait::later::{self, Later};
@@ -47,8 +49,24 @@ pub struct Notice {
     changes: AtomicU64,
     is_due: AtomicBool,
     queue: WaitQueue,
-    /// Where it is open or watched: one for each mount. A leaf lock.
-    places: Mutex<Vec<Weak<dyn Place>>>,
+    /// Where it is open or watched, by their addresses: one for each mount. `None` for what is
+    /// never told. A leaf lock.
+    places: Option<Mutex<BTreeMap<usize, Weak<dyn Place>>>>,
+}
+
+/// A place that is told of changes as long as this lives.
+pub(crate) struct Told {
+    notice: Arc<Notice>,
+    key: usize,
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        if let Some(p) = &self.notice.places {
+            let gone = p.lock().remove(&self.key);
+            drop(gone);
+        }
+    }
 }
 
 impl Later for Notice {
@@ -74,12 +92,23 @@ impl Notice {
 
     #[must_use]
     pub fn new(seen: Seen) -> Arc<Notice> {
+        let told = seen == Seen::AtRead;
+        Self::with(seen, told.then(Mutex::default))
+    }
+
+    /// Of files that never tell of a change.
+    #[must_use]
+    pub fn silent() -> Arc<Notice> {
+        Self::with(Seen::AtRead, None)
+    }
+
+    fn with(seen: Seen, places: Option<Mutex<BTreeMap<usize, Weak<dyn Place>>>>) -> Arc<Notice> {
         Arc::new(Notice {
             seen,
             changes: AtomicU64::new(1),
             is_due: AtomicBool::new(false),
             queue: WaitQueue::new(),
-            places: Mutex::default(),
+            places,
         })
     }
 
@@ -100,12 +129,15 @@ impl Notice {
     }
 
     fn has_places(&self) -> bool {
-        self.places.lock().iter().any(|d| d.strong_count() > 0)
+        let all = self.places.as_ref();
+        all.is_some_and(|p| !p.lock().is_empty())
     }
 
     fn places(&self) -> Vec<Arc<dyn Place>> {
-        let all = self.places.lock();
-        all.iter().filter_map(Weak::upgrade).collect()
+        let Some(all) = &self.places else {
+            return Vec::new();
+        };
+        all.lock().values().filter_map(Weak::upgrade).collect()
     }
 
     /// How many changes there were, and one.
@@ -143,14 +175,14 @@ impl Notice {
         &self.queue
     }
 
-    /// It is open or watched there.
-    pub(crate) fn used_at(&self, d: &Arc<dyn Place>) {
-        if self.seen == Seen::AtPoll {
-            return;
-        }
-        let new = Arc::downgrade(d);
-        let mut all = self.places.lock();
-        all.retain(|old| old.strong_count() > 0 && !old.ptr_eq(&new));
-        all.push(new);
+    /// It is open or watched there, as long as what this gives lives.
+    pub(crate) fn used_at(self: &Arc<Self>, d: &Arc<dyn Place>) -> Option<Told> {
+        let key = Arc::as_ptr(d).cast::<()>().addr();
+        let all = self.places.as_ref()?;
+        all.lock().insert(key, Arc::downgrade(d));
+        Some(Told {
+            notice: self.clone(),
+            key,
+        })
     }
 }

@@ -31,11 +31,15 @@ static SERVICE: Mutex<Option<Sender<Arc<dyn Later>>>> = Mutex::new(None);
 /// may hold any lock.
 #[must_use]
 pub fn by_service(l: Arc<dyn Later>) -> bool {
-    let mut service = SERVICE.lock();
-    if service.is_none() {
-        *service = start();
-    }
-    service.as_ref().is_some_and(|s| s.send(l).is_ok())
+    let service = {
+        let mut s = SERVICE.lock();
+        if s.is_none() {
+            *s = start();
+        }
+        s.clone()
+    };
+    // (What cannot be sent is dropped, which may come here again.)
+    service.is_some_and(|s| s.send(l).is_ok())
 }
 
 fn start() -> Option<Sender<Arc<dyn Later>>> {

@@ -224,7 +224,8 @@ impl PacketSocket {
 
     /// Makes a ring of frames to be sent, or takes it away.
     fn set_send_ring(&self, v: &[u8]) -> Result<()> {
-        let version = self.settings.lock().version;
+        let s = self.settings.lock();
+        let version = s.version;
         let request = Request::read(v, version)?;
         if self.is_mapped() {
             return Err(EBUSY);

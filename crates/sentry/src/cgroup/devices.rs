@@ -114,18 +114,23 @@ impl Programs {
     }
 }
 
+/// What who attaches a program pays for that, bytes.
+pub const ATTACHED: usize = 128;
+
 /// One that is attached, and counts as that.
 struct Entry {
     program: Arc<Program>,
     all: Arc<AtomicUsize>,
+    _memory: Charge,
 }
 
 impl Entry {
-    fn new(program: &Arc<Program>, all: &Arc<AtomicUsize>) -> Entry {
+    fn new(program: &Arc<Program>, all: &Arc<AtomicUsize>, memory: Charge) -> Entry {
         all.fetch_add(1, Ordering::SeqCst);
         Entry {
             program: program.clone(),
             all: all.clone(),
+            _memory: memory,
         }
     }
 }
@@ -204,7 +209,8 @@ impl Cgroup {
 }
 
 impl Hierarchy {
-    /// `BPF_PROG_ATTACH`. `flags` with `REPLACE`: in the place of `replaced`. `ENOENT` for a group
+    /// `BPF_PROG_ATTACH`, paid by `memory` ([`ATTACHED`]). `flags` with `REPLACE`: in the place of
+    /// `replaced`. `ENOENT` for a group
     /// that was removed, and where `replaced` is not attached; `EPERM` where this group or one above
     /// has programs that allow no such.
     pub fn attach(
@@ -213,6 +219,7 @@ impl Hierarchy {
         p: &Arc<Program>,
         flags: AttachFlags,
         replaced: Option<&Arc<Program>>,
+        memory: Charge,
     ) -> Result<()> {
         let kept = flags - AttachFlags::REPLACE;
         let is_multi = flags.contains(AttachFlags::MULTI);
@@ -234,7 +241,7 @@ impl Hierarchy {
         }
         let place = old.place(p, flags, replaced)?;
         let mut entries = old.entries.to_vec();
-        let new = Arc::new(Entry::new(p, &self.attached));
+        let new = Arc::new(Entry::new(p, &self.attached, memory));
         match place {
             Some(i) => entries[i] = new,
             None => entries.push(new),
@@ -329,7 +336,8 @@ fn allowed(t: &Task, u: &DeviceUse<'_>) -> Result<()> {
     ];
     let mut all = true;
     t.group.cgroup().each_effective(|p| {
-        all = p.loaded.program.run(&told) == 1;
+        // (Groups may nest deep: who is killed is not kept.)
+        all = !t.is_killed() && p.loaded.program.run(&told) == 1;
         all
     });
     if all { Ok(()) } else { Err(EPERM) }

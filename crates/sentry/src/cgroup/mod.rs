@@ -161,7 +161,7 @@ impl Default for Notices {
             swap: new(),
             pids: new(),
             own_pids: new(),
-            silent: new(),
+            silent: Notice::silent(),
         }
     }
 }
@@ -537,6 +537,8 @@ impl Hierarchy {
     }
     /// `rmdir(2)` in a group.
     pub fn remove(&self, k: &Kernel, parent: &Arc<Cgroup>, name: &[u8]) -> Result<()> {
+        // (Dropped when nothing is locked any more.)
+        let _programs;
         let _change = self.change();
         let c = parent.child(name).ok_or(ENOENT)?;
         // Nobody is born into it meanwhile.
@@ -555,7 +557,7 @@ impl Hierarchy {
         // What it leaves, files in memory, counts for those above.
         let memory = c.memory.lock().take();
         drop(memory);
-        drop(std::mem::take(&mut *c.devices.lock()));
+        _programs = std::mem::take(&mut *c.devices.lock());
         c.end_alarms();
         Ok(())
     }

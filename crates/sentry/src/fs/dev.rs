@@ -322,18 +322,24 @@ impl FsType for PtsType {
 
 /// Fills /dev; what is there already stays.
 pub fn populate(cx: &PathCx<'_>) -> Result<()> {
-    let old = cx.fs.set_umask(0);
-    let r = make_nodes(cx);
-    cx.fs.set_umask(old);
-    r
+    with_exact_modes(cx, make_nodes)
 }
 
 /// `/dev/net/tun`, as a machine has it and a container does not.
 pub fn add_tun(cx: &PathCx<'_>) -> Result<()> {
-    cx.mkdir(&At::Cwd, b"/dev/net", 0o755)?;
-    let dev = makedev(10, 200);
-    cx.mknod(&At::Cwd, b"/dev/net/tun", 0o20_666, dev)?;
-    Ok(())
+    with_exact_modes(cx, |cx| {
+        cx.mkdir(&At::Cwd, b"/dev/net", 0o755)?;
+        let dev = makedev(10, 200);
+        cx.mknod(&At::Cwd, b"/dev/net/tun", 0o20_666, dev)?;
+        Ok(())
+    })
+}
+
+fn with_exact_modes(cx: &PathCx<'_>, f: impl Fn(&PathCx<'_>) -> Result<()>) -> Result<()> {
+    let old = cx.fs.set_umask(0);
+    let r = f(cx);
+    cx.fs.set_umask(old);
+    r
 }
 
 fn make_nodes(cx: &PathCx<'_>) -> Result<()> {

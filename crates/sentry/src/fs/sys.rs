@@ -95,8 +95,7 @@ fn root(m: Machine) -> StaticDir {
     let dev = StaticDir::new()
         .dir("block", StaticDir::new())
         .dir("char", StaticDir::new());
-    let mm = StaticDir::new()
-        .dir("transparent_hugepage", thp);
+    let mm = StaticDir::new().dir("transparent_hugepage", thp);
     StaticDir::new()
         .dir("block", StaticDir::new())
         .dir("bus", bus)

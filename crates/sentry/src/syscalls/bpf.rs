@@ -10,7 +10,7 @@
 use super::SysResult;
 use super::args::*;
 use crate::cgroup::Cgroup;
-use crate::cgroup::devices::{AttachFlags, Loaded, Program};
+use crate::cgroup::devices::{ATTACHED, AttachFlags, Loaded, Program};
 use crate::cgroup::files::CgroupDir;
 use crate::task::Context;
 use abi::errno::*;
@@ -159,7 +159,7 @@ fn attached_there(to: u32) -> Result<Purpose> {
     }
 }
 
-/// What a program is known by, whatever its number (`bpf_prog_calc_tag`).
+/// What a program is known by, whatever its number (`bpf_prog_calc_tag`, as since Linux 6.18).
 fn tag(p: &Program) -> [u8; 8] {
     let sum = Sha256::digest(p.loaded.program.insns().as_bytes());
     sum[..8].try_into().unwrap_or_default()
@@ -210,14 +210,17 @@ mod at {
     pub const FLAGS: usize = 44;
     pub const NAME: usize = 48;
     pub const IFINDEX: usize = 64;
+    pub const ATTACHES: usize = 68;
     /// Counts of types' words, and what is attached to: of what there is none.
     pub const ABSENT: [usize; 6] = [IFINDEX, 88, 104, 108, 112, 116];
-    pub const TRUE_LOG_SIZE: usize = 144;
+    pub const TRUE_LOG_SIZE: usize = 140;
+    /// Behind the last one.
+    pub const END: usize = 148;
 }
 
 /// `BPF_PROG_LOAD`.
 fn load(cx: &mut Context, a: &Attr) -> SysResult {
-    a.ends(Attr::SIZE)?;
+    a.ends(at::END)?;
     if a.word(at::FLAGS) & !LOAD_FLAGS != 0 {
         return Err(EINVAL);
     }
@@ -227,9 +230,9 @@ fn load(cx: &mut Context, a: &Attr) -> SysResult {
     if count == 0 || count > extended::MAX {
         return Err(E2BIG);
     }
-    let purpose = match a.word(at::TYPE) {
-        CGROUP_DEVICE => Some(Purpose::Device),
-        CGROUP_SKB => Some(Purpose::Packet),
+    let purpose = match (a.word(at::TYPE), a.word(at::ATTACHES)) {
+        (CGROUP_DEVICE, _) => Some(Purpose::Device),
+        (CGROUP_SKB, INET_INGRESS | INET_EGRESS) => Some(Purpose::Packet),
         _ => None,
     };
     if purpose == Some(Purpose::Device) {
@@ -367,8 +370,9 @@ fn attach(cx: &mut Context, a: &Attr) -> SysResult {
     } else {
         None
     };
+    let memory = cx.cred().kmem(ATTACHED, ENOMEM)?;
     let groups = &cx.kernel.cgroups;
-    groups.attach(&c, &p, flags, replaced.as_ref())?;
+    groups.attach(&c, &p, flags, replaced.as_ref(), memory)?;
     Ok(0)
 }
 

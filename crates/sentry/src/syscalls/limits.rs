@@ -9,6 +9,7 @@ use abi::Result;
 use abi::errno::*;
 use abi::time::Timeval;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use vfs::Caps;
 
 opaque! { Limit }
@@ -55,7 +56,8 @@ fn prlimit(cx: &Context, t: &crate::Task, resource: Resource, new: Option<Limit>
         if new.current > new.max {
             return Err(EINVAL);
         }
-        if n == limits::NOFILE && new.max > vfs::fd_table::nr_open() {
+        let most = vfs::fd_table::NR_OPEN.load(Ordering::Relaxed);
+        if n == limits::NOFILE && new.max > most as u64 {
             return Err(EPERM);
         }
         if new.max > old.max && !cx.cred().has(Caps::SYS_RESOURCE) {

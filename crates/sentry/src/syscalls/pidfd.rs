@@ -133,7 +133,8 @@ fn pidfd_send_signal(
         Scope::Thread => {
             let s = signal.signal_or_none()?;
             // Where it has ended before the others, to no effect.
-            let Some(t) = cx.kernel.tasks.lock().task(g.tgid) else {
+            let t = cx.kernel.tasks.lock().task(g.tgid);
+            let Some(t) = t.filter(|t| Arc::ptr_eq(&t.group, &g)) else {
                 return Ok(0);
             };
             check_permission(cx, &t, s)?;

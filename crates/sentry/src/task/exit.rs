@@ -11,7 +11,7 @@ use abi::signal::{SIGCHLD, SIGCONT, SIGHUP};
 use abi::{SigInfo, SigSet, Signal, Va};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use wait::{Events, Steady};
+use wait::{Events, Steady, later};
 
 /// The wait status of an exit code.
 #[must_use]
@@ -73,6 +73,8 @@ pub fn finish(mut cx: Context) {
     task.leave_uring(super::uring::work::Leaves::AtExit);
     let files = task.take_files();
     drop(files);
+    // What it kept is given back before anybody hears of the end.
+    later::run();
     task.end_vfork();
     drop(task.take_keyrings());
     // While the memory is there, as Linux does (`exit_aio`).
@@ -81,6 +83,7 @@ pub fn finish(mut cx: Context) {
     // Each does so before it is removed: what they had mapped is let go of before anybody is told.
     drop(task.replace_mm(kernel.no_memory.clone()));
     drop(mm);
+    later::run();
 
     // Nobody begins to trace for it any more: it leaves.
     kernel.untrace_all(&task);

@@ -230,8 +230,9 @@ pub fn run(mut cx: Context) {
             hold_up(&cx);
         }
     }
-    drop((lanes, bounded));
+    drop(lanes);
     super::exit::finish(cx);
+    drop(bounded);
     drop(acting);
     parker.ends();
 }

@@ -19,7 +19,7 @@ use crate::dentry::{Caching, Dentry, FileSystem, StatFs, SuperBlock};
 use crate::file::{File, FileOps, IoctlContext, Sink, Source};
 use crate::inode::{Follow, Inode, InodeExt, SetAttr};
 use crate::mode::{FileType, Perm, Want, generic_permission};
-use crate::notice::{Notice, Place};
+use crate::notice::{Notice, Place, Told};
 use crate::ucounts::Charge;
 use crate::vfs::Vfs;
 use crate::{DirEntry, Path, Stat, now};
@@ -29,8 +29,8 @@ use parking_lot::Mutex;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use wait::{Events, WaitQueue};
 
 /// A child of a generated directory.
@@ -110,6 +110,10 @@ pub trait DynDir: Any + Send + Sync {
     }
     fn permission(&self, cx: &Caller<'_>, want: Want) -> Result<()> {
         generic_permission(self.perm(), FileType::Directory, cx.cred, want)
+    }
+    /// Whether it is there for something to be mounted on it (`is_empty_dir_inode`).
+    fn is_always_empty(&self) -> bool {
+        false
     }
     /// Subdirectories, for the link count; 0 where nobody counts.
     fn subdirs(&self) -> u32 {
@@ -311,6 +315,8 @@ pub struct DynInode {
     ino: u64,
     pub node: DynNode,
     ext: InodeExt,
+    /// Where it is listed for changes, from its first use on.
+    told: OnceLock<Option<Box<Told>>>,
 }
 
 fn child_ino(dir: u64, name: &[u8]) -> u64 {
@@ -329,6 +335,7 @@ impl DynInode {
                 ino,
                 node,
                 ext: InodeExt::default(),
+                told: OnceLock::new(),
             }),
         }
     }
@@ -353,6 +360,9 @@ impl Inode for DynInode {
             DynNode::Link(l) => l.takes_no_mounts(),
             DynNode::Dir(_) | DynNode::Inode(_) => false,
         }
+    }
+    fn is_always_empty(&self) -> bool {
+        matches!(&self.node, DynNode::Dir(d) if d.is_always_empty())
     }
     fn identity(&self) -> Option<u64> {
         Some(match &self.node {
@@ -476,8 +486,10 @@ impl Inode for DynInode {
         if let DynNode::File(f) = &self.node
             && let Some(n) = f.notice()
         {
-            let place: Arc<dyn Place> = d.clone();
-            n.used_at(&place);
+            self.told.get_or_init(|| {
+                let place: Arc<dyn Place> = d.clone();
+                n.used_at(&place).map(Box::new)
+            });
         }
     }
     fn set_attr(&self, _: &Caller<'_>, a: &SetAttr) -> Result<()> {
@@ -733,6 +745,9 @@ impl DynDir for StaticDir {
     }
     fn lookup(&self, _: &Caller<'_>, name: &[u8]) -> Result<DynNode> {
         self.nodes.get(name).cloned().ok_or(ENOENT)
+    }
+    fn is_always_empty(&self) -> bool {
+        self.nodes.is_empty()
     }
     fn list(&self, _: &File) -> Result<Vec<DynEntry>> {
         Ok(self.entries())

@@ -397,6 +397,10 @@ impl MountNamespace {
     #[must_use]
     pub fn shows_all(&self, fs: &str, flags: MountFlags) -> Option<MountFlags> {
         let _g = self.registry.lock.lock();
+        let hides = |c: &Mount| {
+            let at = c.parent().and_then(|(_, at)| at.inode().ok().cloned());
+            !at.is_some_and(|i| i.is_always_empty())
+        };
         let keeps = |m: &Arc<Mount>| {
             let mut kept = m.kept() & (MountFlags::RDONLY | ATIME);
             if m.sb().is_read_only() {
@@ -407,7 +411,7 @@ impl MountNamespace {
                 && m.root.parent().is_none()
                 && flags.contains(kept & MountFlags::RDONLY)
                 && (access.is_empty() || !kept.intersects(ATIME))
-                && !m.children().iter().any(|c| c.is_locked());
+                && !m.children().iter().any(|c| c.is_locked() && hides(c));
             shown.then_some(kept)
         };
         self.mounts().iter().find_map(keeps)

@@ -21,7 +21,7 @@ fn without(inode: &dyn Inode, flags: FileFlags) -> Result<()> {
 }
 
 /// Whether owner, mode, times, attributes and names may be changed.
-pub(super) fn may_change(inode: &dyn Inode) -> Result<()> {
+pub(crate) fn may_change(inode: &dyn Inode) -> Result<()> {
     without(inode, GUARDED)
 }
 
@@ -30,7 +30,7 @@ pub(super) fn may_cut(inode: &dyn Inode) -> Result<()> {
     without(inode, FileFlags::APPEND)
 }
 
-pub(super) fn not_immutable(inode: &dyn Inode) -> Result<()> {
+pub(crate) fn not_immutable(inode: &dyn Inode) -> Result<()> {
     without(inode, FileFlags::IMMUTABLE)
 }
 
@@ -46,10 +46,14 @@ pub(super) fn may_open(inode: &dyn Inode, flags: u32) -> Result<()> {
 /// Gives a new file what it has of its directory's.
 pub(super) fn inherit(dir: &Path, new: &dyn Inode) -> Result<()> {
     let flags = dir.inode()?.ext().flags() & FileFlags::INHERITED;
-    if !flags.is_empty() {
-        new.ext().set_flags(flags);
+    match (flags.is_empty(), new.has_flags()) {
+        (true, _) => Ok(()),
+        (false, true) => new.set_flags(flags),
+        (false, false) => {
+            new.ext().set_flags(flags);
+            Ok(())
+        }
     }
-    Ok(())
 }
 
 impl File {

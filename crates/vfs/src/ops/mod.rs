@@ -2,7 +2,7 @@
 
 mod attr;
 mod counts;
-mod file_flags;
+pub(crate) mod file_flags;
 mod fs_config;
 mod handles;
 mod landlock;

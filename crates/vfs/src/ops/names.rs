@@ -79,18 +79,22 @@ impl PathCx<'_> {
             }
             _ => {}
         }
+        // Asked before anything is locked, and heard where Linux asks.
+        let allowed = if kind == FileType::Block || kind == FileType::Char && rdev != 0 {
+            self.vfs.devices.may(|| {
+                Ok(DeviceUse {
+                    kind,
+                    rdev,
+                    want: DeviceWant::MKNOD,
+                    caller: self.caller,
+                })
+            })
+        } else {
+            Ok(())
+        };
         self.make(at, path, mode, kind, |dir, name, new| {
             let d = dir.inode()?;
-            if kind == FileType::Block || kind == FileType::Char && rdev != 0 {
-                self.vfs.devices.may(|| {
-                    Ok(DeviceUse {
-                        kind,
-                        rdev,
-                        want: DeviceWant::MKNOD,
-                        caller: self.caller,
-                    })
-                })?;
-            }
+            allowed?;
             match kind {
                 FileType::Regular => d.create(&self.caller, name, new),
                 _ => d.mknod(&self.caller, name, kind, rdev, new),

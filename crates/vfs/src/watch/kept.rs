@@ -15,7 +15,6 @@ use super::{IN_DELETE_SELF, IN_UNMOUNT, Watchers, dir_bit, ended, existing, is_w
 use super::{marks, watchers_at};
 use crate::attachments::Attachable;
 use crate::dentry::{Dentry, SuperBlock, Unused};
-use crate::inode::Inode;
 use crate::mount::Path;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -155,11 +154,6 @@ impl Attachable for Kept {
     }
 }
 
-/// Whether a file has lost all its names.
-fn is_nameless(inode: &dyn Inode) -> bool {
-    inode.stat().is_ok_and(|s| s.nlink == 0)
-}
-
 /// What keeps the file at `p` for a watch that is to come.
 pub(super) fn keep(p: &Path) -> abi::Result<(Arc<Watchers>, Watched)> {
     let (sb, d) = (p.mnt.sb(), &p.dentry);
@@ -173,7 +167,7 @@ pub(super) fn keep(p: &Path) -> abi::Result<(Arc<Watchers>, Watched)> {
     let key = key(&watched.watchers);
     kept.add(key, p);
     fence(Ordering::SeqCst);
-    if d.is_unhashed() && is_nameless(&**p.inode()?) {
+    if d.is_unhashed() && p.inode()?.is_nameless() == Ok(true) {
         let_go(kept.release(key, |by| Arc::ptr_eq(by, d)));
     }
     Ok((watchers, watched))
@@ -188,7 +182,7 @@ pub(super) fn name_gone(child: &Arc<Dentry>, holders: Holders) {
     if watchers.is_none() && !marks::of_file_system_want(child.sb(), IN_DELETE_SELF) {
         return;
     }
-    if inode.stat().is_ok_and(|s| s.nlink > 0) {
+    if inode.is_nameless() == Ok(false) {
         return;
     }
     let kept = child.sb().attachments.get::<Kept>();
@@ -237,7 +231,7 @@ impl Later for LastUse {
         let Some(Unused { sb, inode, name }) = self.0.lock().take() else {
             return;
         };
-        if is_nameless(&*inode) {
+        if inode.is_nameless() == Ok(true) {
             let d = Dentry::new_unnamed(&sb, inode, &name);
             d.quiet.store(true, Ordering::Relaxed);
             ended(&d);

@@ -210,8 +210,25 @@ impl DynFile for Constant {
 /// A setting that the kernel keeps in one place.
 struct Own(&'static AtomicI64);
 
-/// The same, where not every number will do: what becomes of one that is written.
-struct Whole(&'static AtomicI64, fn(u32) -> Option<i64>);
+/// The same, where not every number will do.
+#[derive(Clone, Copy)]
+struct Whole {
+    value: &'static AtomicI64,
+    /// What becomes of a number that is written.
+    takes: fn(u32) -> Option<i64>,
+    /// Opened by a container that joined the sandbox: others have what it would take away.
+    only_raises: bool,
+}
+
+impl Whole {
+    fn new(value: &'static AtomicI64, takes: fn(u32) -> Option<i64>) -> Whole {
+        Whole {
+            value,
+            takes,
+            only_raises: false,
+        }
+    }
+}
 
 /// Of `fs.nr_open`.
 fn open_limit(n: u32) -> Option<i64> {
@@ -281,14 +298,29 @@ impl DynFile for Whole {
     fn permission(&self, cx: &Caller<'_>, want: Want) -> abi::Result<()> {
         permission(want, cx.cred.euid == 0)
     }
+    fn bound(&self, cx: &Caller<'_>) -> abi::Result<Option<Arc<dyn DynFile>>> {
+        let joined =
+            task_of(cx.task).is_some_and(|t| !Arc::ptr_eq(&t.group.container, &t.kernel.root));
+        Ok(joined.then(|| {
+            let only_raises = true;
+            Arc::new(Whole {
+                only_raises,
+                ..*self
+            }) as Arc<dyn DynFile>
+        }))
+    }
     fn generate(&self, _: &File) -> abi::Result<Vec<u8>> {
-        Ok(format!("{}\n", self.0.load(Ordering::Relaxed)).into_bytes())
+        Ok(format!("{}\n", self.value.load(Ordering::Relaxed)).into_bytes())
     }
     fn write(&self, _: &File, data: &[u8], _: u64) -> abi::Result<usize> {
         let text = std::str::from_utf8(data).map_err(|_| abi::errno::EINVAL)?;
-        let n = text.trim().parse().ok().and_then(self.1);
-        self.0
-            .store(n.ok_or(abi::errno::EINVAL)?, Ordering::Relaxed);
+        let n = text.trim().parse().ok().and_then(self.takes);
+        let n = n.ok_or(abi::errno::EINVAL)?;
+        if !self.only_raises {
+            self.value.store(n, Ordering::Relaxed);
+        } else if self.value.fetch_max(n, Ordering::Relaxed) > n {
+            return Err(abi::errno::EPERM);
+        }
         Ok(data.len())
     }
 }
@@ -520,10 +552,13 @@ fn fs(k: &Arc<Kernel>, ns: &NsProxy, c: &Container) -> StaticDir {
         .file("dir-notify-enable", Own(&vfs::watch::dnotify::ENABLED))
         .file("lease-break-time", Own(&vfs::leases::BREAK_TIME))
         .file("leases-enable", Own(&vfs::leases::ENABLED))
-        .file("nr_open", Whole(&vfs::fd_table::NR_OPEN, open_limit))
+        .file("nr_open", Whole::new(&vfs::fd_table::NR_OPEN, open_limit))
         .file("overflowgid", Constant::kept("65534\n"))
         .file("overflowuid", Constant::kept("65534\n"))
-        .file("pipe-max-size", Whole(&ipc::pipe::MAX_CAPACITY, pipe_size))
+        .file(
+            "pipe-max-size",
+            Whole::new(&ipc::pipe::MAX_CAPACITY, pipe_size),
+        )
         .file("pipe-user-pages-soft", Own(&ipc::pipe::USER_PAGES_SOFT))
         .file("pipe-user-pages-hard", Own(&ipc::pipe::USER_PAGES_HARD))
         .dir(
@@ -608,7 +643,7 @@ fn user() -> StaticDir {
 fn vm() -> StaticDir {
     StaticDir::new()
         .file("drop_caches", DropCaches)
-        .file("max_map_count", Whole(&mm::MAX_MAP_COUNT, map_count))
+        .file("max_map_count", Whole::new(&mm::MAX_MAP_COUNT, map_count))
         .file("mmap_min_addr", Constant::kept("65536\n"))
         .file("overcommit_memory", Constant::kept("0\n"))
         .file("oom_dump_tasks", Constant::kept("1\n"))

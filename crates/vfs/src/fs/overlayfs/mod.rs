@@ -26,7 +26,7 @@ use crate::context::{At, FsContext, PathCx};
 use crate::cred::Credentials;
 use crate::dentry::{Dentry, FileSystem, ReadOnly, StatFs, SuperBlock};
 use crate::file::{File, FileOps, O_PATH};
-use crate::inode::Inode;
+use crate::inode::{FileFlags, Inode};
 use crate::mode::{FileType, Want};
 use crate::mount::{Mount, MountFlags, Path};
 use crate::namespace::MountNamespace;
@@ -34,7 +34,7 @@ use crate::ucounts::Charge;
 use crate::vfs::Vfs;
 use crate::walk::Walk;
 use abi::Result;
-use abi::errno::{EBADF, EEXIST, EINVAL, ENOMEM};
+use abi::errno::{EBADF, EEXIST, EINVAL, ENODATA, ENOMEM};
 use parking_lot::Mutex;
 use std::any::Any;
 use std::collections::HashMap;
@@ -143,7 +143,44 @@ fn root_of(d: &Arc<Dentry>) -> Arc<Dentry> {
     d
 }
 
+/// The flags that are kept in an attribute, and its name.
+const PROTECTED: FileFlags = FileFlags::IMMUTABLE.union(FileFlags::APPEND);
+const PROTATTR: &[u8] = b"protattr";
+
 impl Overlayfs {
+    /// The name of an attribute of overlayfs itself.
+    fn mark(&self, name: &[u8]) -> Vec<u8> {
+        let space = self.opaque.len() - b"opaque".len();
+        [&self.opaque[..space], name].concat()
+    }
+    /// Flags that would keep overlayfs from changing what is beneath stand in an attribute
+    /// (`ovl_set_protattr`): `i`, `a`.
+    fn keep_flags(&self, upper: &dyn Inode, flags: FileFlags) -> Result<()> {
+        upper.set_flags(flags - PROTECTED)?;
+        let mut text = Vec::new();
+        text.extend(flags.contains(FileFlags::IMMUTABLE).then_some(b'i'));
+        text.extend(flags.contains(FileFlags::APPEND).then_some(b'a'));
+        let name = self.mark(PROTATTR);
+        if !text.is_empty() {
+            return upper.set_xattr(&name, &text, 0);
+        }
+        match upper.remove_xattr(&name) {
+            Err(ENODATA) => Ok(()),
+            r => r,
+        }
+    }
+    /// The same, as they are kept (`ovl_check_protattr`).
+    fn protection(&self, real: &dyn Inode) -> FileFlags {
+        let mut flags = FileFlags::empty();
+        if !real.has_flags() {
+            return flags;
+        }
+        if let Ok(text) = real.get_xattr(&self.mark(PROTATTR)) {
+            flags.set(FileFlags::IMMUTABLE, text.contains(&b'i'));
+            flags.set(FileFlags::APPEND, text.contains(&b'a'));
+        }
+        flags
+    }
     /// Lays the trees over each other; gives the root, ready to be mounted.
     pub fn mountable(vfs: &Arc<Vfs>, cred: &Arc<Credentials>, l: Layers) -> Result<Arc<Dentry>> {
         let depth = l.check(vfs)?;

@@ -10,8 +10,11 @@ use crate::file::{BufSink, BufSource, File, FileOps, O_ACCMODE, O_RDONLY, O_WRON
 use crate::inode::{FileFlags, Inode, InodeExt, NewNode, RenameFlags, SetAttr, downcast_arc};
 use crate::mode::FileType;
 use crate::mount::Path;
+use crate::ops::file_flags;
 use abi::Result;
-use abi::errno::{EINVAL, EIO, ENODATA, ENOENT, ENOTDIR, ENOTEMPTY, EOVERFLOW, EROFS, EXDEV};
+use abi::errno::{
+    EINVAL, EIO, ENODATA, ENOENT, ENOTDIR, ENOTEMPTY, ENOTTY, EOPNOTSUPP, EOVERFLOW, EROFS, EXDEV,
+};
 use abi::linux::{AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashSet;
@@ -80,7 +83,8 @@ impl OverlayNode {
         }
         let from = lowers.first().unwrap_or(real).inode()?.stat()?;
         let ino = fs.number(from.dev, from.ino);
-        let flags = real.inode()?.ext().flags();
+        let protected = fs.protection(&**real.inode()?);
+        let flags = real.inode()?.ext().flags() | protected;
         let n = Arc::new_cyclic(|me| OverlayNode {
             me: me.clone(),
             fs: fs.clone(),
@@ -190,10 +194,6 @@ impl OverlayNode {
             return Err(e);
         }
         let p = self.fs.find(&dir, &name)?;
-        let flags = self.ext.flags();
-        if !flags.is_empty() {
-            p.inode()?.set_flags(flags)?;
-        }
         *self.upper.write() = Some(p.clone());
         if let (Ok(s), Some(me)) = (p.inode()?.stat(), self.me.upgrade()) {
             self.fs
@@ -254,6 +254,13 @@ impl OverlayNode {
                 to.set_xattr(&x, &from.get_xattr(&x)?, 0)?;
             }
         }
+        if !self.ext.flags().is_empty() {
+            match self.fs.keep_flags(&**to, self.ext.flags()) {
+                // The upper tree has none.
+                Err(ENOTTY | EOPNOTSUPP) | Ok(()) => {}
+                Err(e) => return Err(e),
+            }
+        }
         let link = self.kind == FileType::Symlink;
         // The copy has no ACL.
         let mode = from.acl().map_or(s.mode, |a| a.without(s.mode));
@@ -267,6 +274,13 @@ impl OverlayNode {
                 ..SetAttr::default()
             },
         )
+    }
+    /// The file in the upper tree, if it has no flags that forbid to change it: who has that tree
+    /// may have given it some.
+    fn changeable(&self) -> Result<Path> {
+        let p = self.copy_up()?;
+        file_flags::may_change(&**p.inode()?)?;
+        Ok(p)
     }
     /// An attribute of overlayfs itself.
     fn is_mark(&self, name: &[u8]) -> bool {
@@ -384,6 +398,9 @@ impl OverlayNode {
         }
         Ok(())
     }
+    fn is_placeless(&self) -> bool {
+        !self.is_root && self.place.lock().is_none()
+    }
     fn moved(&self, dir: &OverlayNode, name: &[u8]) {
         if let Some(d) = dir.me.upgrade() {
             *self.place.lock() = Some((d, name.to_vec()));
@@ -405,7 +422,7 @@ impl Inode for OverlayNode {
         let s = self.real()?.inode()?.stat()?;
         let merged = self.kind == FileType::Directory && !self.lowers.is_empty();
         // A file that is open and has no name any more is counted so.
-        let gone = !self.is_root && self.place.lock().is_none() && self.upper().is_none();
+        let gone = self.is_placeless() && self.upper().is_none();
         Ok(Stat {
             dev: self.fs.dev,
             ino: self.ino,
@@ -416,6 +433,13 @@ impl Inode for OverlayNode {
             },
             ..s
         })
+    }
+    fn is_nameless(&self) -> Result<bool> {
+        // The count of a directory that is in several trees is always 1.
+        if self.kind == FileType::Directory {
+            return Ok(self.is_placeless());
+        }
+        Ok(self.stat()?.nlink == 0)
     }
     fn stat_at_once(&self) -> Result<Stat> {
         let real = self.real()?.inode()?.stat_at_once()?;
@@ -630,6 +654,10 @@ impl Inode for OverlayNode {
         if flags & O_ACCMODE != O_WRONLY {
             self.fs.may_read(&**inode)?;
         }
+        // It may have flags that who has the upper tree gave it.
+        if flags & O_ACCMODE != O_RDONLY {
+            file_flags::not_immutable(&**inode)?;
+        }
         let ops = inode.clone().open(&self.fs.caller(), flags)?;
         let cred = self.fs.cred.clone();
         Ok(Arc::new(OpenUnionFile {
@@ -639,15 +667,14 @@ impl Inode for OverlayNode {
         }))
     }
     fn set_attr(&self, _: &Caller<'_>, a: &SetAttr) -> Result<()> {
-        let p = self.copy_up()?;
-        p.inode()?.set_attr(&self.fs.caller(), a)
+        self.changeable()?.inode()?.set_attr(&self.fs.caller(), a)
     }
     fn has_flags(&self) -> bool {
         let real = self.real();
         real.is_ok_and(|p| p.inode().is_ok_and(|i| i.has_flags()))
     }
     fn set_flags(&self, flags: FileFlags) -> Result<()> {
-        self.copy_up()?.inode()?.set_flags(flags)?;
+        self.fs.keep_flags(&**self.copy_up()?.inode()?, flags)?;
         self.ext.set_flags(flags);
         Ok(())
     }
@@ -664,7 +691,7 @@ impl Inode for OverlayNode {
         if self.is_mark(name) {
             return Err(abi::errno::EPERM);
         }
-        self.copy_up()?.inode()?.set_xattr(name, value, flags)
+        self.changeable()?.inode()?.set_xattr(name, value, flags)
     }
     fn remove_xattr(&self, name: &[u8]) -> Result<()> {
         if self.is_mark(name) {
@@ -672,7 +699,7 @@ impl Inode for OverlayNode {
         }
         // What is not there needs no copy.
         self.get_xattr(name)?;
-        self.copy_up()?.inode()?.remove_xattr(name)
+        self.changeable()?.inode()?.remove_xattr(name)
     }
     fn forget_capabilities(&self) {
         if let Ok(p) = self.real()

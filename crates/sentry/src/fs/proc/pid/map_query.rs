@@ -7,6 +7,7 @@ use abi::{Result, Va};
 use bitflags::bitflags;
 use mm::{Prot, VmaFlags, VmaInfo};
 use std::sync::Arc;
+use vfs::FileType;
 use vfs::file::{BufSink, File, IoctlContext};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -180,6 +181,11 @@ const HEADERS: usize = abi::PAGE_SIZE as usize;
 /// What linkers put into a program to name it: of an ELF file of 64 bits that is mapped.
 fn build_id(v: &VmaInfo) -> Option<Vec<u8>> {
     let file: Arc<File> = v.open_file()?.downcast().ok()?;
+    // (Others give what they have once only.)
+    let inode = file.path.as_ref()?.inode().ok()?;
+    if inode.file_type() != FileType::Regular {
+        return None;
+    }
     let read = |at: u64| {
         let mut b = vec![0; HEADERS];
         let n = file.ops.read(&file, &mut BufSink::new(&mut b), at).ok()?;
