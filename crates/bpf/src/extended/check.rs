@@ -191,11 +191,10 @@ fn set(regs: &mut Regs, r: usize, to: Reg) -> Result<()> {
 
 /// The first word may be had in parts (`cgroup_dev_is_valid_access`).
 fn is_told(off: i16, size: Size) -> bool {
-    match (off, size) {
-        (0 | 4 | 8, Size::Word) | (0 | 2, Size::Half) => true,
-        (0..4, Size::Byte) => true,
-        _ => false,
-    }
+    matches!(
+        (off, size),
+        (0 | 4 | 8, Size::Word) | (0 | 2, Size::Half) | (0..4, Size::Byte)
+    )
 }
 
 fn number(r: &Reg) -> Result<RangeInclusive<u64>> {
