@@ -131,7 +131,7 @@ pub struct Container {
     pub uring_disabled: Arc<AtomicI64>,
     pub uring_group: Arc<AtomicI64>,
     /// Programs of its processes'. Has a lock of its own, a leaf.
-    pub programs: Arc<crate::cgroup::devices::Programs>,
+    pub programs: Arc<crate::programs::Programs>,
     /// Of memory. Has a lock of its own, a leaf.
     pub shortage: Arc<Shortage>,
     /// What dmesg(1) shows.

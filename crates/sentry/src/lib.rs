@@ -7,6 +7,7 @@
 //! | [`container`] | the containers of a sandbox |
 //! | [`cgroup`] | control groups |
 //! | [`ns`] | namespaces: pid, user, and the others |
+//! | [`programs`] | programs of bpf(2) |
 //! | [`task`] | tasks, thread groups, signals; the loop that drives an application thread |
 //! | [`syscalls`] | the table, and one file per family |
 //! | [`fs`] | proc, sys and the devices that know tasks |
@@ -30,6 +31,7 @@ pub mod container;
 pub mod fs;
 pub mod kernel;
 pub mod ns;
+pub mod programs;
 pub mod strace;
 pub mod syscalls;
 pub mod task;

@@ -10,8 +10,9 @@
 use super::SysResult;
 use super::args::*;
 use crate::cgroup::Cgroup;
-use crate::cgroup::devices::{ATTACHED, AttachFlags, Loaded, Program};
+use crate::cgroup::devices::{ATTACHED, AttachFlags};
 use crate::cgroup::files::CgroupDir;
+use crate::programs::{Loaded, Program};
 use crate::task::Context;
 use abi::errno::*;
 use abi::linux::{CLOCK_BOOTTIME, O_CLOEXEC, O_RDWR};
