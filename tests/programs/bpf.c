@@ -1,47 +1,13 @@
 /* bpf(2), as far as it decides which devices a control group may use: programs are checked, attached, asked, run. */
 #define AREA "bpf"
 #include "check.h"
+#include "groups.h"
 #include <linux/bpf.h>
-#include <sys/mount.h>
 #include <sys/sysmacros.h>
 
 #ifndef BPF_F_PREORDER
 #define BPF_F_PREORDER (1U << 6)
 #endif
-
-static char path[256];
-static const char *at(const char *name)
-{
-	static char p[4][512];
-	static int i;
-	i = (i + 1) % 4;
-	sprintf(p[i], "%s/%s", path, name);
-	return p[i];
-}
-
-/* A mount of the tree, and in it a group of this test's own. */
-static int ready(void)
-{
-	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL)) {
-		T(-1);
-		return 0;
-	}
-	mkdir("c", 0755);
-	if (mount("c", "c", "cgroup2", 0, NULL)) {
-		T(-1);
-		return 0;
-	}
-	getcwd(path, 200);
-	sprintf(path + strlen(path), "/c/bpf-%s-%d", current, getpid());
-	T(mkdir(path, 0755));
-	return 1;
-}
-
-static void done(void)
-{
-	write_text(at("../cgroup.procs"), "0");
-	T(rmdir(path));
-}
 
 static int group(const char *name)
 {

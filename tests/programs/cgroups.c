@@ -2,22 +2,12 @@
  * checked of it prints the same line where it is not there. */
 #define AREA "cgroups"
 #include "check.h"
+#include "groups.h"
 #include <linux/sched.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/fanotify.h>
 #include <sys/inotify.h>
-#include <sys/mount.h>
-
-static char path[256];
-static const char *at(const char *name)
-{
-	static char p[4][512];
-	static int i;
-	i = (i + 1) % 4;
-	sprintf(p[i], "%s/%s", path, name);
-	return p[i];
-}
 
 static int set(const char *name, const char *text)
 {
@@ -49,30 +39,6 @@ static void show(const char *name)
 {
 	const char *t = get(name);
 	bytes(name, t, strlen(t));
-}
-
-/* A mount of the tree, and in it a group of this test's own. */
-static int ready(void)
-{
-	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL)) {
-		T(-1);
-		return 0;
-	}
-	mkdir("c", 0755);
-	if (mount("c", "c", "cgroup2", 0, NULL)) {
-		T(-1);
-		return 0;
-	}
-	getcwd(path, 200);
-	sprintf(path + strlen(path), "/c/check-%s-%d", current, getpid());
-	T(mkdir(path, 0755));
-	return 1;
-}
-
-static void done(void)
-{
-	set("../cgroup.procs", "0");
-	T(rmdir(path));
 }
 
 static pid_t child(void)

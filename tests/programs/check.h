@@ -151,15 +151,19 @@ __attribute__((unused)) static int may_change(void)
 	return !uname(&u) && strstr(u.release, "cloister") != NULL;
 }
 
-static int write_text(const char *path, const char *text)
+static int set_to(const char *path, const char *text)
 {
 	int fd = open(path, O_WRONLY);
-	if (fd < 0)
-		return -1;
-	int n = write(fd, text, strlen(text)), e = errno;
-	close(fd);
+	int r = fd < 0 ? -1 : write(fd, text, strlen(text)), e = errno;
+	if (fd >= 0)
+		close(fd);
 	errno = e;
-	return n < 0 ? -1 : 0;
+	return r;
+}
+
+__attribute__((unused)) static int write_text(const char *path, const char *text)
+{
+	return set_to(path, text) < 0 ? -1 : 0;
 }
 
 static int remove_one(const char *p, const struct stat *s, int kind, struct FTW *f)

@@ -106,14 +106,6 @@ static void large(void)
 	}
 }
 
-static int set_to(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY);
-	int r = fd < 0 ? -1 : write(fd, text, strlen(text)), e = errno;
-	close(fd), errno = e;
-	return r;
-}
-
 /* fs.nr_open: above the highest limit. (It is the machine's: only what leaves it as it is.) */
 static void most(void)
 {

@@ -973,14 +973,6 @@ static void of_devices(void)
 	T(CHILD(drop_root(); _exit(ioctl(fd, 0x5207) ? errno : 0)));
 }
 
-static int set_to(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY);
-	int r = fd < 0 ? -1 : write(fd, text, strlen(text)), e = errno;
-	close(fd), errno = e;
-	return r;
-}
-
 /* vm.max_map_count, which set-ups of large programs raise. */
 static void map_count(void)
 {

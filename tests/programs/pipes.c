@@ -280,15 +280,6 @@ static void unspliceable(void)
 	T(o);
 }
 
-static int set_to(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY);
-	int r = fd < 0 ? -1 : write(fd, text, strlen(text));
-	int e = errno;
-	close(fd), errno = e;
-	return r;
-}
-
 /* fs.pipe-max-size: a power of two; how large a pipe may be whose user may not have all. */
 static void largest(void)
 {

@@ -72,18 +72,23 @@ impl Program {
                 Kind::Alu { op, width, by } => Some(op.apply(width, regs[insn.dst()], value(by))),
                 Kind::Load { size } => Some(load(told, insn.off, size)),
                 Kind::LoadWide => {
-                    let high = self.0.get(pc).map_or(0, |i| i.imm);
+                    let half = self.0.get(pc);
                     pc += 1;
-                    Some(u64::from(insn.imm as u32) | u64::from(high as u32) << 32)
+                    half.map(|half| insn.wide(half))
                 }
                 Kind::Store => None,
                 Kind::Jump { to } => {
                     pc += to;
                     None
                 }
-                Kind::Branch { test, width, by } => {
+                Kind::Branch {
+                    test,
+                    width,
+                    by,
+                    to,
+                } => {
                     if test.holds(width, regs[insn.dst()], value(by)) {
-                        pc += usize::try_from(insn.off).unwrap_or(0);
+                        pc += to;
                     }
                     None
                 }

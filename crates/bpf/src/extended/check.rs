@@ -86,8 +86,8 @@ fn form(insns: &[Insn]) -> Result<()> {
                 reach(pc + 1 + to)?;
                 false
             }
-            Kind::Branch { .. } => {
-                reach(pc + 1 + usize::try_from(insn.off).map_err(|_| EINVAL)?)?;
+            Kind::Branch { to, .. } => {
+                reach(pc + 1 + to)?;
                 true
             }
             Kind::Exit => false,
@@ -148,8 +148,7 @@ impl Checker {
                 set(&mut regs, insn.dst(), Reg::Number(0..=most))?;
             }
             Kind::LoadWide => {
-                let high = insns.get(pc + 1).ok_or(EINVAL)?.imm;
-                let v = u64::from(insn.imm as u32) | u64::from(high as u32) << 32;
+                let v = insn.wide(insns.get(pc + 1).ok_or(EINVAL)?);
                 set(&mut regs, insn.dst(), Reg::Number(v..=v))?;
                 self.now = Some(regs);
                 return Ok(2);
@@ -160,13 +159,10 @@ impl Checker {
                 self.jump(pc + 1 + to, &regs);
                 return Ok(1);
             }
-            Kind::Branch { by, .. } => {
+            Kind::Branch { by, to, .. } => {
                 number(&regs[insn.dst()])?;
                 value(&regs, by)?;
-                self.jump(
-                    pc + 1 + usize::try_from(insn.off).map_err(|_| EINVAL)?,
-                    &regs,
-                );
+                self.jump(pc + 1 + to, &regs);
             }
             Kind::Exit => {
                 return match &regs[0] {

@@ -34,11 +34,12 @@ pub(super) enum Kind {
     Jump {
         to: usize,
     },
-    /// Leaves out `off` instructions where the destination and `by` compare so.
+    /// Leaves out so many where the destination and `by` compare so.
     Branch {
         test: Test,
         width: Width,
         by: Operand,
+        to: usize,
     },
     Exit,
 }
@@ -139,6 +140,10 @@ impl Insn {
     }
     fn immediate(&self) -> u64 {
         i64::from(self.imm) as u64
+    }
+    /// The number of a [`Kind::LoadWide`] whose second half this is followed by.
+    pub(super) fn wide(&self, half: &Insn) -> u64 {
+        u64::from(self.imm as u32) | u64::from(half.imm as u32) << 32
     }
     /// The second half of [`Kind::LoadWide`], but for its number.
     pub(super) fn is_second_half(&self) -> bool {
@@ -243,7 +248,13 @@ impl Insn {
             }
             (op, _) => {
                 let (test, by) = (test(op)?, self.operand()?);
-                (self.off >= 0).then_some(Kind::Branch { test, width, by })
+                let to = usize::try_from(self.off).ok()?;
+                Some(Kind::Branch {
+                    test,
+                    width,
+                    by,
+                    to,
+                })
             }
         }
     }

@@ -135,9 +135,8 @@ impl Cgroup {
 
 impl Hierarchy {
     /// `BPF_PROG_ATTACH`, paid by `memory` ([`ATTACHED`]). `flags` with `REPLACE`: in the place of
-    /// `replaced`. `ENOENT` for a group
-    /// that was removed, and where `replaced` is not attached; `EPERM` where this group or one above
-    /// has programs that allow no such.
+    /// `replaced`. `ENOENT` for a group that was removed, and where `replaced` is not attached;
+    /// `EPERM` where this group or one above has programs that allow no such.
     pub fn attach(
         &self,
         c: &Cgroup,
