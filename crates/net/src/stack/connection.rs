@@ -9,7 +9,10 @@
 //! ```text
 //! bring:   put into the backlog;  try_lock the state { got it: work, as below; else: go }
 //! work:    …;  take the backlog until it is empty;  unlock;  backlog empty? done : try_lock, again
+//! look:    …;  unlock;  backlog empty? done : the timers' thread is asked to work
 //! ```
+//!
+//! Who only looks may hold locks of the socket's, under which nothing is sent and nobody is told.
 //!
 //! A failed try_lock is before the unlock, so the look into the backlog that follows the unlock
 //! sees what was put there before. Nothing is left behind, and nobody waits but callers of the
@@ -19,6 +22,8 @@
 
 mod pressure;
 mod socket;
+#[cfg(test)]
+mod tests;
 
 use self::pressure::Held;
 use super::timers::Place;
@@ -146,6 +151,8 @@ struct Orphan {
 struct Backlog {
     all: VecDeque<Item>,
     bytes: usize,
+    /// The timers' thread is to look at it.
+    asked: bool,
 }
 
 /// What the stack's threads bring.
@@ -373,16 +380,17 @@ impl Remote {
 
     /// Whether its socket is gone.
     pub fn is_orphan(&self) -> bool {
-        self.state.lock().orphan.is_some()
+        self.look(|s| s.orphan.is_some())
     }
 
     /// Waits until its peer has acknowledged all, where it has no socket and leaves by a device of
     /// the host.
     pub fn await_the_last(&self, until: Option<std::time::Instant>) {
         let left = || {
-            let s = self.state.lock();
-            let leaves = !stays(&s.path) && self.stack.ports.is_taken(s.path.index);
-            leaves && s.orphan.is_some() && awaits_the_last(s.engine.state())
+            self.look(|s| {
+                let leaves = !stays(&s.path) && self.stack.ports.is_taken(s.path.index);
+                leaves && s.orphan.is_some() && awaits_the_last(s.engine.state())
+            })
         };
         let change = [(&self.common.queue, Events::WRITABLE | Events::HUP)];
         let _ = block_until(&Steady::default(), &change, until, || match left() {
@@ -393,8 +401,7 @@ impl Remote {
 
     /// The name of its congestion control.
     pub fn congestion(&self) -> &'static str {
-        let s = self.state.lock();
-        inet::congestion(s.engine.config().congestion as usize)
+        self.look(|s| inet::congestion(s.engine.config().congestion as usize))
     }
 
     /// From now on segments find it; or not, where these ends have a connection already.
@@ -439,10 +446,33 @@ impl Remote {
             }
             b.bytes += bytes;
             b.all.push_back(item);
+            // Who has the state, and only looks, asks.
+            b.asked = false;
         }
+        self.work_off();
+    }
+
+    fn work_off(&self) {
         if let Some(s) = self.state.try_lock() {
             self.finish(s, now());
         }
+    }
+
+    /// What is left in the backlog is done, if nobody is at it.
+    pub fn catch_up(&self) {
+        self.backlog.lock().asked = false;
+        self.work_off();
+    }
+
+    /// Looks at it, and sees to it that what others have left meanwhile is done.
+    fn look<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
+        let r = f(&mut self.state.lock());
+        let mut b = self.backlog.lock();
+        if !b.all.is_empty() && !std::mem::replace(&mut b.asked, true) {
+            drop(b);
+            self.stack.timers.soon(&self.me);
+        }
+        r
     }
 
     /// Works on it, then does what others have left meanwhile.
@@ -734,6 +764,6 @@ impl Unacknowledged for Remote {
     /// After the close of its socket (`TCPF_FIN_WAIT1 | TCPF_CLOSING | TCPF_LAST_ACK`). The
     /// socket's queue is told of the change.
     fn awaits_the_last(&self) -> bool {
-        awaits_the_last(self.state.lock().engine.state())
+        self.look(|s| awaits_the_last(s.engine.state()))
     }
 }

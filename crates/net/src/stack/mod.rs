@@ -226,9 +226,12 @@ impl Stack {
     }
 
     /// Does what is due; when connections that are over are to be looked at again.
-    fn on_time(&self, due: Vec<Arc<connection::Remote>>) -> Option<Instant> {
-        for c in due {
+    fn on_time(&self, due: timers::Due) -> Option<Instant> {
+        for c in due.timed {
             c.timer();
+        }
+        for c in due.behind {
+            c.catch_up();
         }
         let now = now();
         if self.ip.deadline().is_some_and(|d| d <= now) {

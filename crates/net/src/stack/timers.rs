@@ -23,6 +23,8 @@ pub(super) struct Timers {
 #[derive(Default)]
 struct Queue {
     all: BTreeMap<Place, Weak<Remote>>,
+    /// Connections with something in their backlog.
+    soon: Vec<Weak<Remote>>,
     next: u64,
     /// When something beside connections has to be looked at.
     beside: Option<Instant>,
@@ -30,11 +32,27 @@ struct Queue {
     until: Option<Instant>,
 }
 
+/// Connections that have to be looked at.
+pub(super) struct Due {
+    /// They have come to their time, and have no place any longer.
+    pub timed: Vec<Arc<Remote>>,
+    /// Something is in their backlog.
+    pub behind: Vec<Arc<Remote>>,
+}
+
 impl Queue {
-    fn take(&mut self, now: Instant) -> Vec<Arc<Remote>> {
+    /// Somebody was put into `soon` while nobody slept.
+    fn now(&self) -> Option<Instant> {
+        (!self.soon.is_empty()).then_some(Instant(0))
+    }
+    fn take(&mut self, now: Instant) -> Due {
         let later = self.all.split_off(&(now, u64::MAX));
         let due = std::mem::replace(&mut self.all, later);
-        due.into_values().filter_map(|w| w.upgrade()).collect()
+        let soon = std::mem::take(&mut self.soon);
+        Due {
+            timed: due.into_values().filter_map(|w| w.upgrade()).collect(),
+            behind: soon.into_iter().filter_map(|w| w.upgrade()).collect(),
+        }
     }
 }
 
@@ -53,6 +71,13 @@ impl Timers {
         q.all.insert(new, c.clone());
         *place = Some(new);
         self.wake(&mut q, deadline);
+    }
+
+    /// Has `c` looked at now: who saw something in its backlog may not do it.
+    pub fn soon(&self, c: &Weak<Remote>) {
+        let mut q = self.queue.lock();
+        q.soon.push(c.clone());
+        self.wake(&mut q, now());
     }
 
     pub fn forget(&self, place: &mut Option<Place>) {
@@ -89,9 +114,8 @@ impl Timers {
         let _ = self.worker.set((worker, job));
     }
 
-    /// The connections that have come to their time, for the worker's job, which says by
-    /// [`Timers::rest`] when it is done. They have no place any longer.
-    pub fn take(&self) -> Vec<Arc<Remote>> {
+    /// What is due, for the worker's job, which says by [`Timers::rest`] when it is done.
+    pub fn take(&self) -> Due {
         let mut q = self.queue.lock();
         // Awake: who comes now need not wake it.
         q.until = Some(Instant(0));
@@ -102,17 +126,16 @@ impl Timers {
     pub fn rest(&self, beside: Option<Instant>) -> Option<Instant> {
         let mut q = self.queue.lock();
         let first = q.all.keys().next().map(|p| p.0);
-        let until = [first, beside, q.beside.take()];
+        let until = [first, beside, q.beside.take(), q.now()];
         q.until = until.into_iter().flatten().min();
         q.until
     }
 
-    /// Waits until `beside` at most, or until connections have come to their time. Those have no
-    /// place any longer.
-    pub fn wait(&self, beside: Option<Instant>) -> Vec<Arc<Remote>> {
+    /// Waits until `beside` at most, or until something is due.
+    pub fn wait(&self, beside: Option<Instant>) -> Due {
         let mut q = self.queue.lock();
         let first = q.all.keys().next().map(|p| p.0);
-        let until = [first, beside, q.beside.take()];
+        let until = [first, beside, q.beside.take(), q.now()];
         let until = until.into_iter().flatten().min();
         let t = now();
         if until.is_none_or(|u| u > t) {

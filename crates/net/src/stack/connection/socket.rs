@@ -33,13 +33,12 @@ impl Outside for Remote {
     }
 
     fn mss(&self) -> Option<i32> {
-        let s = self.state.lock();
-        i32::try_from(s.engine.info().send_mss).ok()
+        let mss = self.look(|s| s.engine.info().send_mss);
+        i32::try_from(mss).ok()
     }
 
     fn peer(&self) -> Result<Endpoint> {
-        let s = self.state.lock();
-        if is_connected(s.engine.state()) {
+        if is_connected(self.look(|s| s.engine.state())) {
             Ok(endpoint(self.pair.remote))
         } else {
             Err(ENOTCONN)
@@ -47,13 +46,15 @@ impl Outside for Remote {
     }
 
     fn again(&self) -> Option<Result<()>> {
-        let mut s = self.state.lock();
-        let state = s.engine.state();
+        let (state, first) = self.look(|s| {
+            let state = s.engine.state();
+            let first = !s.announced;
+            s.announced |= !is_connecting(state);
+            (state, first)
+        });
         if is_connecting(state) {
             return Some(Err(EAGAIN));
         }
-        let first = !std::mem::replace(&mut s.announced, true);
-        drop(s);
         match (is_connected(state), first) {
             (true, true) => Some(Ok(())),
             (true, false) => Some(Err(EISCONN)),
@@ -166,36 +167,14 @@ impl Outside for Remote {
     }
 
     fn poll(&self) -> Events {
-        let s = self.state.lock();
-        let state = s.engine.state();
-        let mut e = Events::empty();
-        if is_connecting(state) {
-            return e;
-        }
-        let no_receive = s.read_shut || !may_receive(state);
-        let no_send = !may_send(state);
-        if no_receive {
-            e |= Events::READABLE | Events::RDHUP;
-        }
-        if no_receive && no_send {
-            e |= Events::HUP;
-        }
-        if s.engine.available() >= self.common.rcvlowat() {
-            e |= Events::READABLE;
-        }
-        if matches!(s.engine.urgent(), Some(u) if matches!(u.byte, UrgentByte::There(_))) {
-            e |= Events::PRI;
-        }
-        if no_send || s.engine.is_writable() {
-            e |= Events::WRITABLE;
-        }
-        e
+        self.look(|s| self.ready(s))
     }
 
     fn unread(&self) -> Result<usize> {
-        let s = self.state.lock();
-        let at_mark = is_at_mark(&s) && !s.engine.config().urgent_inline;
-        Ok(if at_mark { 0 } else { s.engine.readable() })
+        Ok(self.look(|s| {
+            let at_mark = is_at_mark(s) && !s.engine.config().urgent_inline;
+            if at_mark { 0 } else { s.engine.readable() }
+        }))
     }
 
     fn came(&self) -> i64 {
@@ -203,20 +182,19 @@ impl Outside for Remote {
     }
 
     fn is_at_mark(&self) -> Result<bool> {
-        Ok(is_at_mark(&self.state.lock()))
+        Ok(self.look(|s| is_at_mark(s)))
     }
 
     fn unsent(&self) -> usize {
-        self.state.lock().engine.unsent()
+        self.look(|s| s.engine.unsent())
     }
 
     fn info(&self) -> Result<Vec<u8>> {
-        let s = self.state.lock();
-        Ok(info::encode(&s.engine.info(), &s.path, now()))
+        Ok(self.look(|s| info::encode(&s.engine.info(), &s.path, now())))
     }
 
     fn mtu(&self) -> u32 {
-        self.state.lock().path.mtu
+        self.look(|s| s.path.mtu)
     }
 
     fn set_option(&self, level: i32, name: i32, v: &[u8]) -> Result<()> {
@@ -255,11 +233,10 @@ impl Outside for Remote {
     }
 
     fn saved_syn(&self, room: usize) -> std::result::Result<Vec<u8>, usize> {
-        let mut s = self.state.lock();
-        match s.saved_syn.len() {
+        self.look(|s| match s.saved_syn.len() {
             n if n > room => Err(n),
             _ => Ok(std::mem::take(&mut s.saved_syn).into()),
-        }
+        })
     }
 
     fn reset(&self) {
@@ -283,6 +260,35 @@ impl Outside for Remote {
             }
             None
         })
+    }
+}
+
+impl Remote {
+    /// What holds of what poll(2) asks for.
+    fn ready(&self, s: &State) -> Events {
+        let state = s.engine.state();
+        let mut e = Events::empty();
+        if is_connecting(state) {
+            return e;
+        }
+        let no_receive = s.read_shut || !may_receive(state);
+        let no_send = !may_send(state);
+        if no_receive {
+            e |= Events::READABLE | Events::RDHUP;
+        }
+        if no_receive && no_send {
+            e |= Events::HUP;
+        }
+        if s.engine.available() >= self.common.rcvlowat() {
+            e |= Events::READABLE;
+        }
+        if matches!(s.engine.urgent(), Some(u) if matches!(u.byte, UrgentByte::There(_))) {
+            e |= Events::PRI;
+        }
+        if no_send || s.engine.is_writable() {
+            e |= Events::WRITABLE;
+        }
+        e
     }
 }
 
