@@ -216,7 +216,7 @@ struct Thread {
 }
 
 impl Thread {
-    /// As `sentry::task::offer` does.
+    /// As `sentry::task::redistribute` does.
     fn send(&self) {
         self.queued.or(SIGNAL);
         if !self.take() {
