@@ -4,9 +4,9 @@
 //! below: a set bit on an upper level says that 64 bits below are all set. So that is O(log n)
 //! whatever is open.
 //!
-//! A file is offered beside its program ([`FdTable::holding`]) under the table's lock; where a
-//! descriptor stands for it no more, the offer ends under that lock: so a number never reads what
-//! another file offered. Lock order: the table, the socket's state, its queue, the offers' area.
+//! A file fills its descriptor's read slot ([`FdTable::holding`]) under the table's lock; where a
+//! descriptor stands for it no more, the slot is revoked under that lock: so a number never reads
+//! what another file put there. Lock order: the table, the socket's state, its queue, the slots' area.
 //!
 //! A slot can be *reserved* before its file exists, as Linux does: `open(2)` fails with `EMFILE`
 //! before it creates anything.
@@ -205,14 +205,14 @@ impl Inner {
         self.set_cloexec(fd, cloexec);
         let old = self.files[fd].replace(file);
         if let Some(old) = &old {
-            old.end_offer();
+            old.revoke_slot();
             self.gone.add(fd);
         }
         old
     }
     fn take(&mut self, fd: usize) -> Option<Arc<File>> {
         let f = self.files.get_mut(fd)?.take()?;
-        f.end_offer();
+        f.revoke_slot();
         self.gone.add(fd);
         self.used.clear(fd);
         self.set_cloexec(fd, CloseOnExec::No);

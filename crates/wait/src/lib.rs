@@ -11,8 +11,8 @@
 
 pub mod later;
 pub mod lead;
-pub mod offer;
 mod parker;
+pub mod read_slots;
 pub mod spin;
 pub mod wakes;
 

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use vfs::{Credentials, Sink, Source};
 use wait::Events;
-use wait::offer::ReadSlots;
+use wait::read_slots::SlotSource;
 
 impl Tcp {
     /// When the bytes came is told, if asked for. With TCP_INQ, how much is left is told; of
@@ -316,7 +316,7 @@ impl Protocol for Tcp {
         }))
     }
 
-    fn read_slots(&self) -> Option<&dyn ReadSlots> {
+    fn slot_source(&self) -> Option<&dyn SlotSource> {
         Some(self)
     }
 
@@ -430,7 +430,7 @@ impl Protocol for Tcp {
             _ => {}
         }
         if name == SO_OOBINLINE {
-            // What is offered, and how connections by packets read, goes by it.
+            // What is in a read slot, and how connections by packets read, goes by it.
             if let Some(o) = self.outside() {
                 let _ = o.set_option(SOL_SOCKET, name, v);
             }

@@ -45,7 +45,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, OnceLock, Weak};
 use wait::Events;
-use wait::offer::{Place, ReadSlots};
+use wait::read_slots::{ReadSlots, SlotSource};
 
 /// A TCP socket.
 pub struct Tcp {
@@ -544,16 +544,16 @@ impl Tcp {
     }
 }
 
-impl ReadSlots for Tcp {
-    fn offer(&self, place: &Arc<dyn Place>, slot: u32, nonblocking: &dyn Fn() -> bool) {
+impl SlotSource for Tcp {
+    fn fill_slot(&self, slots: &Arc<dyn ReadSlots>, slot: u32, nonblocking: &dyn Fn() -> bool) {
         if let Phase::Connected(c) = &self.state.read().phase
             && !c.is_dead()
         {
-            c.rx.offer(place, slot, nonblocking);
+            c.rx.fill_slot(slots, slot, nonblocking);
         }
     }
 
-    fn end_offer(&self) {
+    fn revoke_slot(&self) {
         if let Phase::Connected(c) = &self.state.read().phase {
             c.rx.settle();
         }

@@ -16,9 +16,9 @@ impl Thread {
     pub(super) fn count(&mut self, nr: u64) {
         if self.process.factory.lanes >= Lanes::All && achieves(nr, self.ret) && self.calls.called()
         {
-            let offered = self.view().offered();
-            let before = std::mem::replace(&mut self.offered, offered);
-            let more = offered.wrapping_sub(before).min(BESIDE_MOST);
+            let slot_hits = self.view().slot_hits();
+            let before = std::mem::replace(&mut self.slot_hits, slot_hits);
+            let more = slot_hits.wrapping_sub(before).min(BESIDE_MOST);
             self.process
                 .factory
                 .spinners

@@ -19,7 +19,7 @@ mod mail;
 mod thread;
 
 use crate::lanes::SpaceLanes;
-use crate::lanes::offers::Area;
+use crate::lanes::read_slots::Area;
 use crate::lanes::sites::{Site, Sites};
 use crate::process::recycle::Held;
 use crate::process::{Drive, Factory};
@@ -122,11 +122,11 @@ impl SpaceLanes for Space {
     fn inherit_sites(&self, parent: &Arc<Sites>) -> Result<()> {
         self.0.inherit_sites(parent)
     }
-    fn offers(&self) -> Option<Arc<Area>> {
-        self.0.offers()
+    fn read_slots(&self) -> Option<Arc<Area>> {
+        self.0.read_slots()
     }
-    fn end_offers(&self) {
-        self.0.end_offers();
+    fn end_read_slots(&self) {
+        self.0.end_read_slots();
     }
     fn end_counts(&self) {
         self.0.end_counts();

@@ -67,9 +67,9 @@ pub(super) struct Thread {
     pub(super) here: bool,
     /// The thread may not go to the CPU where this one was when it began to spin.
     pub(super) away: bool,
-    /// Its calls that are not counted yet, and what [`lane::offered`] was when they last were.
+    /// Its calls that are not counted yet, and what [`lane::slot_hits`] was when they last were.
     pub(super) calls: CallCount,
-    pub(super) offered: u32,
+    pub(super) slot_hits: u32,
 }
 
 /// Where a call came from.
@@ -104,7 +104,7 @@ impl Thread {
             from: From::Patched,
             away: false,
             calls: CallCount::default(),
-            offered: 0,
+            slot_hits: 0,
             hot: Hot::default(),
         };
         if let Some((id, uc)) = waits {
@@ -118,7 +118,7 @@ impl Thread {
         let view = t.view();
         mailbox::reset(view.state());
         view.publish(None);
-        t.offered = view.offered();
+        t.slot_hits = view.slot_hits();
         t.regs.eflags = 0x202;
         t.bases_changed = true;
         t.regs_changed = true;

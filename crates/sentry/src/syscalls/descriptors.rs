@@ -90,7 +90,7 @@ fn close_range(cx: &mut Context, first: u32, last: u32, flags: CloseRangeFlags) 
         return Err(EINVAL);
     }
     if flags.contains(CloseRangeFlags::CLOSE_RANGE_UNSHARE) {
-        crate::task::lanes::slots::end_offers(&cx.mm());
+        crate::task::lanes::slots::end_read_slots(&cx.mm());
         let own = cx.files().fork(&cx.cred())?;
         cx.task.set_files(own);
     }

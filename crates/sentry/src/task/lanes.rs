@@ -23,7 +23,7 @@ use super::run::Context;
 use abi::signal::SIGSEGV;
 use platform::Event;
 use platform::lanes::Own;
-use platform::lanes::offers::Area;
+use platform::lanes::read_slots::Area;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -34,8 +34,8 @@ use wait::wakes::{self, Hold};
 /// What only the task's own thread knows of its lanes.
 #[derive(Default)]
 pub struct Known {
-    /// Where something is offered to its address space; `None` if that is not known yet.
-    offers: Option<Option<Arc<Area>>>,
+    /// The read slots of its address space; `None` if that is not known yet.
+    read_slots: Option<Option<Arc<Area>>>,
     /// The call could have been answered where it was made, were its site patched.
     site_pays: bool,
 }

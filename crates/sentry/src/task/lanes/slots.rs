@@ -1,12 +1,12 @@
 //! What is answered beside the Sentry: reads of sockets, and changes of an epoll's set
-//! ([`platform::lanes::offers`]).
+//! ([`platform::lanes::read_slots`]).
 //!
-//! ## Offers
+//! ## Read slots
 //!
 //! After a read that came from a patched call site, and where a wait says that such a descriptor is
-//! readable, the socket is asked to offer what it has ([`net::Socket::offer`]); it ends the offer
+//! readable, the socket is asked to fill its read slot ([`net::Socket::fill_slot`]); it revokes the slot
 //! before it looks at its queue again. The descriptor table's lock is held meanwhile, so that a
-//! number never reads what another file offered.
+//! number never reads what another file put there.
 //!
 //! A slot is a number's, in an address space. So all who run there must have one descriptor table:
 //! a clone with CLONE_VM and without CLONE_FILES, and whoever gets a table of its own, end it for
@@ -53,7 +53,7 @@
 //!
 //! If the task is killed between T and D, its changes are lost, with the epoll.
 //!
-//! Lock order: `Deferrals::of` → `platform::lanes::offers::Area::taken` → the epoll's.
+//! Lock order: `Deferrals::of` → `platform::lanes::read_slots::Area::taken` → the epoll's.
 
 use crate::task::epoll::control;
 use crate::task::{Context, Task};
@@ -62,13 +62,13 @@ use ipc::epoll::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLEXCLUSIVE, Ep
 use mm::Mm;
 use net::Socket;
 use parking_lot::Mutex;
-use platform::lanes::offers::{Area, InSet};
+use platform::lanes::read_slots::{Area, InSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::FdTable;
 use vfs::fd_table::Gone;
 use vfs::file::File;
-use wait::offer::Place;
+use wait::read_slots::ReadSlots;
 
 /// The epoll whose changes may wait.
 pub struct Deferral {
@@ -237,46 +237,46 @@ fn by_lane(cx: &mut Context) -> bool {
 }
 
 /// Its slots are for one descriptor table only, and there is to be another: they end for good.
-pub fn end_offers(mm: &Mm) {
+pub fn end_read_slots(mm: &Mm) {
     if let Some(l) = mm.address_space().lanes() {
-        l.end_offers();
+        l.end_read_slots();
     }
 }
 
 impl Context {
-    /// Where something is offered to this address space, made now if `by_lane`. `None`: nothing is.
-    fn offers(&mut self) -> Option<Arc<Area>> {
-        if self.lanes.offers.is_none() {
+    /// This address space's read slots, made now if `by_lane`. `None`: it has none.
+    fn read_slots(&mut self) -> Option<Arc<Area>> {
+        if self.lanes.read_slots.is_none() {
             if !by_lane(self) {
                 return None;
             }
             let mm = self.mm();
             let lanes = mm.address_space().lanes()?;
             let allowed = self.kernel.strace.is_none();
-            let area = if allowed && self.seccomp.allows_offers() {
+            let area = if allowed && self.seccomp.allows_read_slots() {
                 // It may have to be made.
-                wait::wakes::unheld(|| lanes.offers())
+                wait::wakes::unheld(|| lanes.read_slots())
             } else {
                 None
             };
             // A filter that another thread has set meanwhile: it ends them before or after this.
-            if area.is_some() && !self.seccomp.allows_offers() {
-                lanes.end_offers();
+            if area.is_some() && !self.seccomp.allows_read_slots() {
+                lanes.end_read_slots();
             }
             if area.is_some() && !self.seccomp.allows_counts() {
                 lanes.end_counts();
             }
-            self.lanes.offers = Some(area);
+            self.lanes.read_slots = Some(area);
         }
-        self.lanes.offers.clone().flatten()
+        self.lanes.read_slots.clone().flatten()
     }
 }
 
-fn offer(cx: &Context, area: &Arc<Area>, fd: i32) {
-    let place: Arc<dyn Place> = area.clone();
+fn fill_slot(cx: &Context, area: &Arc<Area>, fd: i32) {
+    let slots: Arc<dyn ReadSlots> = area.clone();
     cx.files().holding(fd, |f| {
         if let Some(s) = f.ops::<Socket>() {
-            s.offer(f, &place, fd as u32);
+            s.fill_slot(f, &slots, fd as u32);
         }
     });
 }
@@ -291,9 +291,9 @@ pub fn after_read(cx: &mut Context, fd: i32, f: &File) {
         cx.lanes.site_pays |= f.nonblocking();
         return;
     }
-    let Some(area) = cx.offers() else { return };
+    let Some(area) = cx.read_slots() else { return };
     area.want(fd);
-    offer(cx, &area, fd);
+    fill_slot(cx, &area, fd);
 }
 
 /// How much there is to be read of a socket was asked: the next call may be told beside the
@@ -307,10 +307,10 @@ pub fn after_count(cx: &mut Context, f: &File) {
 
 /// A wait has said that these are readable.
 pub fn after_wait(cx: &mut Context, fds: impl Iterator<Item = i32>) {
-    if let Some(Some(area)) = &cx.lanes.offers {
+    if let Some(Some(area)) = &cx.lanes.read_slots {
         for fd in fds {
             if area.wants(fd) {
-                offer(cx, area, fd);
+                fill_slot(cx, area, fd);
             }
         }
     }
@@ -342,7 +342,7 @@ pub fn after_change(cx: &mut Context, epfd: i32, op: u32, fd: i32, events: u32, 
         cx.lanes.site_pays = true;
         return;
     }
-    let Some(area) = cx.offers() else { return };
+    let Some(area) = cx.read_slots() else { return };
     let mut deferral = cx.task.lanes.deferral.of.lock();
     let changes = ep.ops::<Epoll>().map(Epoll::changes);
     if let (None, Some(changes)) = (&*deferral, changes) {
