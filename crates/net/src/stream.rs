@@ -99,7 +99,7 @@ impl Seg {
 
 impl State {
     /// Revokes the slot, and drops what was taken of it.
-    fn settle(&mut self) {
+    fn revoke_slot(&mut self) {
         let Some(f) = self.slot.take() else { return };
         let mut n = f.slots.revoke(f.slot, f.number).min(f.len);
         if f.len > LITTLE && n == f.len {
@@ -261,14 +261,14 @@ impl Half {
     fn lock(&self) -> MutexGuard<'_, State> {
         let mut s = self.state.lock();
         if s.slot.is_some() {
-            s.settle();
+            s.revoke_slot();
             self.filled.store(false, Ordering::SeqCst);
         }
         s
     }
 
-    /// What was taken beside the Sentry is taken here, too, and nothing more can be.
-    pub fn settle(&self) {
+    /// What was taken of the slot is taken here, too, and nothing more can be.
+    pub fn revoke_slot(&self) {
         // `fill_slot` sets it, and then looks at what the caller has changed.
         fence(Ordering::SeqCst);
         if self.filled.load(Ordering::SeqCst) {
@@ -277,11 +277,12 @@ impl Half {
     }
 
     /// Fills the reader's slot with what there is, if it is little and a read would give just that;
-    /// and says that there is nothing more, where `nonblocking` says so, which is asked while who settles
-    /// has to wait. Of more, the first bytes, to a reader that takes them in pieces.
+    /// and says that there is nothing more, where `nonblocking` says so, which is asked while a
+    /// caller of [`Half::revoke_slot`] has to wait. Of more, the first bytes, to a reader that takes
+    /// them in pieces.
     pub fn fill_slot(&self, slots: &Arc<dyn ReadSlots>, slot: u32, nonblocking: &dyn Fn() -> bool) {
         let mut s = self.lock();
-        // Set first: whoever changes what is looked at below settles afterwards.
+        // Set first: whoever changes what is looked at below revokes the slot afterwards.
         self.filled.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         let then = if nonblocking() {

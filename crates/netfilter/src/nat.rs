@@ -137,8 +137,9 @@ impl Flows {
         true
     }
 
-    /// Whether a connection's end is decided; without rules it stays as it is.
-    pub fn settle(&self, track: &Track, manip: Manip) -> bool {
+    /// Decides a connection's end that no rule has decided: it stays as it is, if that is no other
+    /// connection's (`nf_nat_alloc_null_binding`). Whether it is decided then.
+    pub fn bind_null(&self, track: &Track, manip: Manip) -> bool {
         !self.is_undecided(track, manip) || self.translate(track, manip, &Wanted::default())
     }
 

@@ -47,8 +47,8 @@ impl Platform for Ptrace {
     fn when_quiet(&self, f: Box<dyn Fn() + Send + Sync>) {
         self.0.reaper.when_quiet(f);
     }
-    fn settle(&self, limit: std::time::Duration) -> bool {
-        self.0.reaper.settle(limit)
+    fn wait_unmapped(&self, limit: std::time::Duration) -> bool {
+        self.0.reaper.wait_unmapped(limit)
     }
 }
 

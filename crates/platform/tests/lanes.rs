@@ -409,7 +409,7 @@ fn a_new_process_finds_no_trampolines_of_an_old_one() {
             }
             assert!(matches!(t.run(), Event::Syscall { nr: GETPID, .. }));
         }
-        assert!(s.platform.settle(std::time::Duration::from_secs(10)));
+        assert!(s.platform.wait_unmapped(std::time::Duration::from_secs(10)));
         let (space, mut t) = start(&s, &look);
         assert!(space.lanes().is_none_or(|l| l.sites().is_empty()));
         let mut r = t.regs();

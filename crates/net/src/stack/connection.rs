@@ -472,7 +472,7 @@ impl Remote {
                     self.take_item(&mut s, t, item, &mut after);
                 }
             }
-            self.settle(&mut s, t, &mut after);
+            self.transmit_and_rearm(&mut s, t, &mut after);
             drop(s);
             self.tell(after);
             if self.backlog.lock().all.is_empty() {
@@ -530,7 +530,7 @@ impl Remote {
     }
 
     /// Sends what may be sent, and sets the time when it must be looked at again.
-    fn settle(&self, s: &mut State, t: Instant, after: &mut After) {
+    fn transmit_and_rearm(&self, s: &mut State, t: Instant, after: &mut After) {
         let (stack, common) = (&self.stack, &self.common);
         Self::undefer(s, t, after);
         stack.look_after(

@@ -128,7 +128,7 @@ impl Tcp {
             }
             // A reset that comes back is the next read's, too.
             if self.common.has_error() {
-                c.rx.settle();
+                c.rx.revoke_slot();
             }
             r
         };

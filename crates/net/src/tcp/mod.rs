@@ -320,7 +320,7 @@ impl Tcp {
                 c.rx.writer
                     .set_error(if had_end { EPIPE } else { ECONNRESET });
                 // Its next read must find that, before anybody tells it.
-                c.tx.settle();
+                c.tx.revoke_slot();
                 c.rx.kill_writer();
             }
             c.show_end(&self.common.ns, End::Reset);
@@ -555,7 +555,7 @@ impl SlotSource for Tcp {
 
     fn revoke_slot(&self) {
         if let Phase::Connected(c) = &self.state.read().phase {
-            c.rx.settle();
+            c.rx.revoke_slot();
         }
     }
 }

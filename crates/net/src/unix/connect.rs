@@ -159,7 +159,7 @@ impl SlotSource for UnixSock {
 
     fn revoke_slot(&self) {
         if let Link::Stream { rx, .. } = &self.state.read().link {
-            rx.settle();
+            rx.revoke_slot();
         }
     }
 }

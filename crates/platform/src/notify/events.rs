@@ -136,7 +136,7 @@ impl Thread {
         self.regs = regs;
         if stopped != Stopped::Outside {
             self.regs_changed = true;
-            // What it was about to ask, or was being answered, is settled.
+            // What it was about to ask, or was being answered, is over.
             mailbox::reset(self.view().state());
             self.rest();
         }

@@ -61,8 +61,8 @@ impl Platform for Notify {
     fn when_quiet(&self, f: Box<dyn Fn() + Send + Sync>) {
         self.0.reaper.when_quiet(f);
     }
-    fn settle(&self, limit: Duration) -> bool {
-        self.0.reaper.settle(limit)
+    fn wait_unmapped(&self, limit: Duration) -> bool {
+        self.0.reaper.wait_unmapped(limit)
     }
 }
 

@@ -25,7 +25,7 @@ pub(super) enum SlotArea {
 }
 
 /// How long its threads may take to come out of application code.
-pub(super) const SETTLE_LIMIT: Duration = Duration::from_secs(30);
+pub(super) const QUIESCE_LIMIT: Duration = Duration::from_secs(30);
 
 /// Unit 0 is the zygote's.
 pub(super) const NO_UNIT: u32 = 0;
@@ -160,7 +160,7 @@ impl Process {
         if !self.sites().0.has_live(r) {
             return;
         }
-        self.settle();
+        self.quiesce();
         self.change_sites(|s| s.retire(r));
     }
 
@@ -168,13 +168,13 @@ impl Process {
     /// stopped at has been looked up by then. Nothing in the Sentry that such a thread may need
     /// meanwhile is held by the caller, but the memory manager's lock, which is taken only for an
     /// event that has been given.
-    pub(super) fn settle(&self) {
+    pub(super) fn quiesce(&self) {
         let stay = |k: &Arc<Kick>| k.stay().map(|s| (k.clone(), s));
         let there: Vec<(Arc<Kick>, u64)> = self.kicks.lock().iter().filter_map(stay).collect();
         for (k, _) in &there {
             crate::Interrupter::interrupt(&**k);
         }
-        let until = Instant::now() + SETTLE_LIMIT;
+        let until = Instant::now() + QUIESCE_LIMIT;
         for (k, stay) in there {
             let mut looks = 0u32;
             // One that computes and does not take its kick is ended by the watchdog; one that waits

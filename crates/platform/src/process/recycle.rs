@@ -213,8 +213,8 @@ impl Reaper {
         let _ = self.0.when_quiet.set(f);
     }
 
-    /// See [`crate::Platform::settle`].
-    pub fn settle(&self, limit: Duration) -> bool {
+    /// See [`crate::Platform::wait_unmapped`].
+    pub fn wait_unmapped(&self, limit: Duration) -> bool {
         let until = Instant::now() + limit;
         let mut s = self.0.state.lock();
         let end = s.next;
@@ -230,7 +230,7 @@ impl Reaper {
     fn close(&self, limit: Duration) {
         self.0.state.lock().closed = true;
         self.0.more.notify_one();
-        self.settle(limit);
+        self.wait_unmapped(limit);
     }
 }
 

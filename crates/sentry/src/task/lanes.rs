@@ -106,7 +106,7 @@ impl Lanes {
     /// It has come out, and nobody looks at it as one in application code any more; before the
     /// event is served.
     pub fn after(&mut self, cx: &mut Context, event: &Event) {
-        slots::settle(&cx.task);
+        slots::apply_deferred(&cx.task);
         if let Some(t) = self.woke.take() {
             match self.deferral.is_soon(t.elapsed()) {
                 true => self.deferral.came_soon(),

@@ -16,8 +16,8 @@
 //! ## Changes that wait
 //!
 //! epoll_ctl(2) lays its change where the Sentry takes it before anything else that this task does:
-//! its next call by any way, a fault, a signal, a stop ([`settle`] in the task's loop). That is
-//! allowed ([`review`], before the task goes on) only where
+//! its next call by any way, a fault, a signal, a stop ([`apply_deferred`] in the task's loop). That
+//! is allowed ([`review`], before the task goes on) only where
 //!
 //! - the task is alone: nobody else has its descriptor table or runs in its address space;
 //! - nobody else has changed the epoll since ([`Epoll::changes`]): who was given it, changed it,
@@ -33,8 +33,8 @@
 //!
 //! **Nobody sees that it happens later.** An epoll's set is looked at by who waits for it, changes
 //! it, or reads its fdinfo. The first two need a descriptor of it. While the task is in application
-//! code only it has one, and it comes to the Sentry to use it, when [`settle`] has run; whom it
-//! makes by a clone, who may run before it goes on, finds no deferral ([`end`]); who takes one from
+//! code only it has one, and it comes to the Sentry to use it, when [`apply_deferred`] has run; whom
+//! it makes by a clone, who may run before it goes on, finds no deferral ([`end`]); who takes one from
 //! outside (`pidfd_getfd`), or reads fdinfo, has [`look`] run first, and in the first case it is
 //! not deferred any more. What remains is what the file did meanwhile, between the change's true
 //! time T and its time here, D. Say that nobody waits meanwhile, as was said.
@@ -157,7 +157,7 @@ fn state(op: u32, events: u32, done: bool) -> InSet {
 }
 
 /// The task has come out of application code: what it laid there is done now.
-pub fn settle(task: &Arc<Task>) {
+pub fn apply_deferred(task: &Arc<Task>) {
     if task.lanes.deferral.any.load(Ordering::Relaxed)
         && let Some(d) = &*task.lanes.deferral.of.lock()
     {
