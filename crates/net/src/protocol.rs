@@ -93,7 +93,7 @@ impl Received {
     #[must_use]
     pub fn without_files(self) -> usize {
         if !self.control.files.is_empty() {
-            wait::wakes::unheld(|| drop(self.control));
+            wait::wakes::without_deferral(|| drop(self.control));
         }
         self.n
     }

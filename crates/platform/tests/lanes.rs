@@ -489,7 +489,7 @@ fn threads_serve_again() {
         }
     }
     assert_eq!(host_threads(), before);
-    // More at once than may rest: the others end.
+    // More at once than may be idle: the others end.
     let many: Vec<_> = (0..12).map(|_| thread()).collect();
     drop(many);
     assert!(host_threads() <= before + 3);

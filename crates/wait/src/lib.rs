@@ -143,7 +143,7 @@ impl WaitQueue {
             return;
         }
         // Whoever is woken takes the same lock first.
-        let _hold = wakes::hold();
+        let _deferral = wakes::defer();
         let entries = self.entries.lock();
         for (_, e) in entries.iter() {
             if !e.exclusive && e.events.intersects(events) {

@@ -112,8 +112,8 @@ impl Parker {
         self.unpark_by(wakes::wake);
     }
 
-    /// As [`Parker::unpark`], whatever the calling thread holds, or one that has woken it and holds
-    /// that.
+    /// As [`Parker::unpark`], whatever the calling thread defers, or one that has woken it and
+    /// defers that.
     pub fn unpark_now(&self) {
         self.unpark_by(|t, _| t.unpark());
     }
@@ -169,7 +169,7 @@ impl Parker {
         if self.take(WOKEN) {
             return true;
         }
-        // Nobody else would make those that this thread holds.
+        // Nobody else would make those that this thread defers.
         wakes::make();
         if self.has_lead.load(Acquire)
             && let Some(woken) = self.lead(deadline)

@@ -128,7 +128,7 @@ pub trait ThreadLanes {
     fn put(&mut self, own: &Own, pending: &dyn Fn() -> u64);
     /// As [`crate::AppThread::run`]; the caller's wake-ups that are deferred are made when the
     /// application has been let go on, before anybody waits for it.
-    fn run(&mut self, deferred: Option<wait::wakes::Hold>) -> Event;
+    fn run(&mut self, deferral: Option<wait::wakes::Deferral>) -> Event;
     /// What it is by now.
     fn own(&self) -> Own;
     /// After [`Event::Syscall`], once.

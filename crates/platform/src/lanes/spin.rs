@@ -128,7 +128,7 @@ impl MailboxSpin {
             return true;
         }
         self.budget.in_vain(all, t);
-        self.rest(all);
+        self.stop(all);
         // A call that comes from a site that is not patched yet comes soon, too.
         self.answered = Instant::now().checked_sub(t);
         // Asked in the last moment: it is answered as any other.
@@ -138,11 +138,11 @@ impl MailboxSpin {
     /// The answer came so late that the other looks for it no more.
     pub fn late(&mut self, all: &Spinners) {
         self.budget.pay(LATE_ANSWER_COSTS);
-        self.rest(all);
+        self.stop(all);
     }
 
     /// Spins no more.
-    pub fn rest(&mut self, all: &Spinners) {
+    pub fn stop(&mut self, all: &Spinners) {
         if std::mem::take(&mut self.spins) {
             all.leave();
         }

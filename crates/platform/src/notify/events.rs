@@ -138,7 +138,7 @@ impl Thread {
             self.regs_changed = true;
             // What it was about to ask, or was being answered, is over.
             mailbox::reset(self.view().state());
-            self.rest();
+            self.stop_spinning();
         }
         match stopped {
             Stopped::Trap => {

@@ -27,7 +27,7 @@ impl Thread {
     }
 
     /// Answers what lies in the mailbox.
-    pub(super) fn answer_mail(&mut self, held: &mut Option<wait::wakes::Hold>) {
+    pub(super) fn answer_mail(&mut self, deferral: &mut Option<wait::wakes::Deferral>) {
         let all = &self.process.factory.spinners;
         let then = self.spin.again(all);
         let area = self.view();
@@ -35,23 +35,23 @@ impl Thread {
         let parked = mailbox::answer(area.state(), then);
         self.ret = 0;
         if parked || then == Then::Rests {
-            *held = None;
+            *deferral = None;
         }
         if parked {
             self.wake_here(true);
             self.let_move();
             self.spin.late(&self.process.factory.spinners);
         } else if then == Then::Rests {
-            self.rest();
+            self.stop_spinning();
         }
     }
 
     /// Begins to spin for the mailbox if calls have been coming fast.
-    pub(super) fn begin_to_spin(&mut self, held: &mut Option<wait::wakes::Hold>) {
+    pub(super) fn begin_to_spin(&mut self, deferral: &mut Option<wait::wakes::Deferral>) {
         let all = &self.process.factory.spinners;
         if self.process.factory.lanes >= Lanes::All && self.spin.answering(all) {
             mailbox::begin(self.view().state());
-            *held = None;
+            *deferral = None;
             // It is to be woken elsewhere: this CPU is busy.
             self.wake_here(false);
             self.move_away();
@@ -95,10 +95,10 @@ impl Thread {
     }
 
     /// Spins no more: the next to come wakes this thread where it is itself.
-    pub(super) fn rest(&mut self) {
+    pub(super) fn stop_spinning(&mut self) {
         self.wake_here(true);
         self.let_move();
-        self.spin.rest(&self.process.factory.spinners);
+        self.spin.stop(&self.process.factory.spinners);
     }
 
     /// Spins for the mailbox; the call found there.
@@ -138,8 +138,8 @@ impl ThreadLanes for Thread {
         area.put_stack(&own.stack);
     }
 
-    fn run(&mut self, deferred: Option<wait::wakes::Hold>) -> Event {
-        self.run_with(deferred)
+    fn run(&mut self, deferral: Option<wait::wakes::Deferral>) -> Event {
+        self.run_with(deferral)
     }
 
     fn own(&self) -> Own {

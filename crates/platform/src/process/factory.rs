@@ -57,8 +57,8 @@ pub struct Factory {
     pub reaper: crate::process::recycle::Reaper,
     /// Keeps them for the next program.
     pub pool: crate::process::recycle::Pool,
-    /// How many threads rest.
-    pub(super) resting: AtomicU32,
+    /// How many threads are idle.
+    pub(super) idle_threads: AtomicU32,
     /// Where the host's vDSO is in every stub process.
     pub host_vdso: Option<u64>,
     /// What stands there where clocks are a program's own.
@@ -152,7 +152,7 @@ impl Factory {
             watchdog: crate::process::kick::Watchdog::default(),
             reaper: crate::process::recycle::Reaper::default(),
             pool: crate::process::recycle::Pool::default(),
-            resting: AtomicU32::new(0),
+            idle_threads: AtomicU32::new(0),
             host_vdso: crate::process::zygote::moved_vdso(&vdso),
             slow_image: super::clocks::slow_image(&vdso, super::zygote::moved_vdso(&vdso)),
             lanes: lanes.possible(),
@@ -243,7 +243,7 @@ impl Factory {
             dead: AtomicBool::new(false),
             threads: AtomicU32::new(0),
             spare: Mutex::new(None),
-            resting: Mutex::default(),
+            idle_threads: Mutex::default(),
             hid_listener: AtomicBool::new(false),
             lost: Mutex::default(),
             ended_by_host: AtomicBool::new(false),

@@ -153,9 +153,9 @@ pub struct Process {
     threads: AtomicU32,
     /// One that waits at its start for [`Process::new_thread`].
     spare: Mutex<Option<RawThread>>,
-    /// Threads whose tasks have ended, at most [`RESTING_MAX`]: they wait in the event call for
+    /// Threads whose tasks have ended, at most [`IDLE_MAX`]: they wait in the event call for
     /// other tasks of the same program. They are none of `threads`.
-    resting: Mutex<SmallVec<[RawThread; 1]>>,
+    idle_threads: Mutex<SmallVec<[RawThread; 1]>>,
     /// A thread of it may have a listener that nobody knows of.
     hid_listener: AtomicBool,
     /// Positions of starts that were given up: its spawner may set them until it is gone.
@@ -195,8 +195,8 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
         *self.service.get_mut() = Service::Down;
-        let resting = self.resting.get_mut().len() as u32;
-        self.factory.resting.fetch_sub(resting, Ordering::Relaxed);
+        let idle = self.idle_threads.get_mut().len() as u32;
+        self.factory.idle_threads.fetch_sub(idle, Ordering::Relaxed);
         // A dying thread may still write its area: they are given back only when the process is
         // gone.
         let factory = self.factory.clone();
@@ -256,7 +256,7 @@ impl Process {
     /// there were, and a thread waits at its start. `false` if that is more work than a new
     /// process, or does not come about: then it can only be dropped.
     pub fn renew(&self) -> bool {
-        self.end_resting();
+        self.end_idle_threads();
         let areas = self.spawner.lock().areas.units.len() as u64;
         if areas > AREAS_KEPT as u64 || !self.is_idle() {
             return false;

@@ -29,7 +29,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 use wait::spin::SpinBudget;
 use wait::spin::table::DEFERRED;
-use wait::wakes::{self, Hold};
+use wait::wakes::{self, Deferral};
 
 /// What only the task's own thread knows of its lanes.
 #[derive(Default)]
@@ -52,7 +52,7 @@ pub(super) struct Lanes {
     /// Whether its wake-ups wait for the answer.
     deferral: SpinBudget,
     /// What the last call woke, until it is answered.
-    deferred: Option<Hold>,
+    deferred: Option<Deferral>,
     /// When the application was let go on after a call that woke somebody.
     woke: Option<Instant>,
 }
@@ -131,7 +131,7 @@ impl Lanes {
             cx.mm().patch_call(abi::Va(site), nr, args);
         }
         if self.deferral.suffices() && deferred::fits(&cx.files(), nr, args) {
-            self.deferred = Some(wakes::hold());
+            self.deferred = Some(wakes::defer());
         }
     }
 

@@ -540,7 +540,7 @@ fn boundary(cx: &mut Context, lanes: &mut Lanes) -> Flow {
 /// Takes every signal that can be delivered now; stops as long as the group is stopped.
 fn take_signals(cx: &mut Context) -> Flow {
     // A stop may be long.
-    assert!(!wakes::is_held());
+    assert!(!wakes::is_deferring());
     loop {
         if cx.is_killed() {
             return Flow::End;

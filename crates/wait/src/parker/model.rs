@@ -149,7 +149,7 @@ fn a_deadline_or_a_wake_up() {
 /// A waker that defers its wake-up may be late: another that comes makes it, though it finds the
 /// sleeper woken.
 #[test]
-fn nobody_waits_for_anothers_hold() {
+fn nobody_waits_for_anothers_deferral() {
     in_all_orders(|| {
         let p = Sleeper::new();
         let (late, end) = (
@@ -160,14 +160,14 @@ fn nobody_waits_for_anothers_hold() {
             let (p, late, end) = (p.clone(), late.clone(), end.clone());
             thread::spawn(move || {
                 let own = Own::new();
-                own.hold();
+                own.defer();
                 p.unpark(&own);
                 late.store(true, SeqCst);
                 // It lets go only when the sleeper has gone on.
                 while !end.load(Acquire) {
                     thread::yield_now();
                 }
-                own.let_go(|t| t.unpark());
+                own.end_deferral(|t| t.unpark());
             })
         };
         let second = {
@@ -190,7 +190,7 @@ fn nobody_waits_for_anothers_hold() {
     });
 }
 
-/// Two that hold their wake-ups all the time, and wait for each other: who sleeps makes its own
+/// Two that defer their wake-ups all the time, and wait for each other: who sleeps makes its own
 /// first.
 #[test]
 fn who_sleeps_wakes_first() {
@@ -201,23 +201,23 @@ fn who_sleeps_wakes_first() {
             let (mine, other, turn) = (mine.clone(), other.clone(), turn.clone());
             thread::spawn(move || {
                 let own = Own::new();
-                own.hold();
+                own.defer();
                 while turn.load(SeqCst) != 1 {
                     other.park(&own);
                 }
                 turn.store(2, SeqCst);
                 mine.unpark(&own);
-                own.let_go(|t| t.unpark());
+                own.end_deferral(|t| t.unpark());
             })
         };
         let own = Own::new();
-        own.hold();
+        own.defer();
         turn.store(1, SeqCst);
         other.unpark(&own);
         while turn.load(Relaxed) != 2 {
             mine.park(&own);
         }
-        own.let_go(|t| t.unpark());
+        own.end_deferral(|t| t.unpark());
         t.join().unwrap();
     });
 }

@@ -255,7 +255,7 @@ impl Context {
             let allowed = self.kernel.strace.is_none();
             let area = if allowed && self.seccomp.allows_read_slots() {
                 // It may have to be made.
-                wait::wakes::unheld(|| lanes.read_slots())
+                wait::wakes::without_deferral(|| lanes.read_slots())
             } else {
                 None
             };

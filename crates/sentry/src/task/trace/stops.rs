@@ -119,7 +119,7 @@ fn stop(cx: &mut Context, a: About) -> Option<After> {
         state.stop = Some(stop);
         tracer
     };
-    wakes::unheld(|| {
+    wakes::without_deferral(|| {
         tell(&task, &tracer, why, code);
         drop(tracer);
         stand_still(&task, place);
