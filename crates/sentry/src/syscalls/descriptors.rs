@@ -3,7 +3,7 @@
 use super::SysResult;
 use super::args::*;
 use super::locks::{LockCmd, LockOwner, LockWhat, fcntl_lock};
-use crate::task::Context;
+use crate::task::{Context, sigio};
 use abi::errno::*;
 use abi::linux::{F_RDLCK, F_UNLCK, F_WRLCK, FD_CLOEXEC, O_NOATIME, O_NONBLOCK, O_PATH};
 use abi::{Result, Va};
@@ -397,7 +397,10 @@ fn set_flags(cx: &Context, fd: Fd, f: &Arc<File>, new: u32) -> Result<()> {
         return Err(EPERM);
     }
     if (new ^ f.flags()) & O_ASYNC != 0 && f.ops.signals_owner() {
-        cx.set_async(f, fd.0, new & O_ASYNC != 0);
+        match new & O_ASYNC {
+            0 => sigio::stop_async(f),
+            _ => cx.start_async(f, fd.0),
+        }
     }
     f.set_flags(new);
     Ok(())
