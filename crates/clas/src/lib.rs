@@ -403,7 +403,7 @@ impl Clas {
             return;
         }
         // Without the lock: until they are in the free runs, nobody else knows these frames.
-        let ends: SmallVec<[(swap::Gone, bool); 4]> = freed
+        let ends: SmallVec<[(swap::FreedFrames, bool); 4]> = freed
             .iter()
             .map(|f| {
                 let swap = self.swap.get();

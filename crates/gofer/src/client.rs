@@ -1,7 +1,7 @@
 //! The Sentry's side.
 
 use crate::line::{BUFFER, Line};
-use crate::proto::{Access, Attr, Entry, Handle, Reply, Request, Seen, Step, Then};
+use crate::proto::{Access, Attr, Entry, Handle, Reply, Request, Seen, Step, WalkPurpose};
 use crate::wire::{Hello, MAX_ALSO, MAX_CLOSES, connection_of};
 use abi::Result;
 use abi::attr::{NewNode, SetAttr, StatFs};
@@ -343,7 +343,7 @@ impl Client {
         from: Handle,
         names: Vec<Vec<u8>>,
         siblings: Vec<Vec<u8>>,
-        then: Then,
+        then: WalkPurpose,
     ) -> Result<Walked> {
         let (n, others) = (names.len(), siblings.len());
         let request = Request::Walk {
@@ -361,7 +361,7 @@ impl Client {
                 },
                 mut fds,
             ) if steps.len() <= n && siblings.len() <= others => {
-                let whole = then == Then::Read && steps.len() == n && stopped.is_none();
+                let whole = then == WalkPurpose::Read && steps.len() == n && stopped.is_none();
                 Ok(Walked {
                     steps,
                     stopped,

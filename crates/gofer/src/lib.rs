@@ -40,7 +40,7 @@ pub mod server;
 pub mod wire;
 
 pub use client::{Client, In, Made, Walked};
-pub use proto::{Attr, Handle, Then};
+pub use proto::{Attr, Handle, WalkPurpose};
 pub use server::{Root, Server};
 
 #[cfg(test)]

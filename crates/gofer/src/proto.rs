@@ -12,4 +12,4 @@ mod request;
 
 pub use attr::{ACL, Attr};
 pub use reply::{Entry, Named, Reply, Seen, Step};
-pub use request::{Access, Handle, Piggybacked, Request, Then};
+pub use request::{Access, Handle, Piggybacked, Request, WalkPurpose};

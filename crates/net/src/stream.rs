@@ -182,7 +182,7 @@ pub struct Got {
 
 /// How a write to a reader that is gone ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Gone {
+pub enum ReaderGone {
     /// UNIX: at once.
     Epipe,
     /// TCP: the bytes are taken, and a reset comes back.
@@ -416,7 +416,7 @@ impl Half {
     pub fn write(
         &self,
         src: &mut dyn Source,
-        gone: Gone,
+        gone: ReaderGone,
         urgency: Urgency,
         mut tag: Option<(Ucred, &mut Option<InFlight>)>,
     ) -> Result<usize> {
@@ -425,14 +425,14 @@ impl Half {
             if s.end != End::Open || s.writer_dead {
                 return Err(EPIPE);
             }
-            if s.reader_closed && gone == Gone::ResetLater {
+            if s.reader_closed && gone == ReaderGone::ResetLater {
                 s.writer_dead = true;
                 drop(s);
                 let n = discard(src);
                 self.fail_writer(EPIPE);
                 return Ok(n);
             }
-            if s.reader_closed || (s.reader_shut && gone == Gone::Epipe) {
+            if s.reader_closed || (s.reader_shut && gone == ReaderGone::Epipe) {
                 return Err(EPIPE);
             }
             let free = self.capacity().saturating_sub(Self::taken(&s));

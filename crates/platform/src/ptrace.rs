@@ -7,7 +7,7 @@
 
 use crate::frame::merge_fp;
 use crate::process::kick::Kick;
-use crate::process::recycle::Held;
+use crate::process::recycle::ProcessHandle;
 use crate::process::{Drive, Factory, KICK, Process, RawThread};
 use crate::{
     AddressSpace, AppThread, ERROR_UNKNOWN, Event, Interrupter, MapOp, Platform, Regs, SpaceEnd,
@@ -58,7 +58,7 @@ impl Drop for Ptrace {
     }
 }
 
-struct Space(Held);
+struct Space(ProcessHandle);
 
 impl AddressSpace for Space {
     fn apply(&self, ops: &[MapOp]) -> Result<()> {

@@ -119,7 +119,7 @@ struct Inner {
     /// Taken or reserved.
     used: Bits,
     cloexec: Vec<u64>,
-    gone: Gone,
+    changed: ChangedFds,
     /// What a large table takes, of each user that made it larger.
     memory: Vec<Charge>,
 }
@@ -139,19 +139,19 @@ const SLOT: usize = size_of::<Option<Arc<File>>>();
 
 /// Which descriptors stand for another file, or for none, since that was last asked.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub enum Gone {
+pub enum ChangedFds {
     #[default]
     None,
     One(i32),
     Many,
 }
 
-impl Gone {
+impl ChangedFds {
     fn add(&mut self, fd: usize) {
         *self = match *self {
-            Gone::None => Gone::One(fd as i32),
-            g @ Gone::One(n) if n as usize == fd => g,
-            _ => Gone::Many,
+            ChangedFds::None => ChangedFds::One(fd as i32),
+            g @ ChangedFds::One(n) if n as usize == fd => g,
+            _ => ChangedFds::Many,
         };
     }
 }
@@ -206,14 +206,14 @@ impl Inner {
         let old = self.files[fd].replace(file);
         if let Some(old) = &old {
             old.revoke_slot();
-            self.gone.add(fd);
+            self.changed.add(fd);
         }
         old
     }
     fn take(&mut self, fd: usize) -> Option<Arc<File>> {
         let f = self.files.get_mut(fd)?.take()?;
         f.revoke_slot();
-        self.gone.add(fd);
+        self.changed.add(fd);
         self.used.clear(fd);
         self.set_cloexec(fd, CloseOnExec::No);
         Some(f)
@@ -278,11 +278,11 @@ impl FdTable {
         }
     }
     /// Which descriptors stand for another file, or for none, since this was last called.
-    pub fn take_gone(&self) -> Gone {
-        if self.inner.read().gone == Gone::None {
-            return Gone::None;
+    pub fn take_changed(&self) -> ChangedFds {
+        if self.inner.read().changed == ChangedFds::None {
+            return ChangedFds::None;
         }
-        std::mem::take(&mut self.inner.write().gone)
+        std::mem::take(&mut self.inner.write().changed)
     }
     /// `fcntl(F_GETFD)`.
     pub fn cloexec(&self, fd: i32) -> Result<CloseOnExec> {
@@ -455,7 +455,7 @@ impl FdTable {
             files: files.to_vec(),
             used,
             cloexec: inner.cloexec.clone(),
-            gone: Gone::Many,
+            changed: ChangedFds::Many,
             memory,
         };
         drop(inner);

@@ -287,12 +287,12 @@ impl Swap {
     }
 
     /// Frames `[start, end)` are freed; how many of them were away.
-    pub(crate) fn forget(&self, start: u64, end: u64) -> Gone {
+    pub(crate) fn forget(&self, start: u64, end: u64) -> FreedFrames {
         if self.absent.load(Ordering::Relaxed) == 0 {
-            return Gone::default();
+            return FreedFrames::default();
         }
         let states = self.table.lock().take(start, end);
-        let mut gone = Gone {
+        let mut gone = FreedFrames {
             away: states.len() as u64,
             stored: 0,
         };
@@ -310,7 +310,7 @@ impl Swap {
 
 /// Frames that were away when they were freed, and how many of them were stored.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Gone {
+pub(crate) struct FreedFrames {
     pub(crate) away: u64,
     pub(crate) stored: u64,
 }

@@ -44,7 +44,7 @@ fn garbage_is_refused_and_the_connection_goes_on() {
             from: root,
             names: vec![name.clone(); 3],
             siblings: vec![name.clone(); 2],
-            then: Then::Read,
+            then: WalkPurpose::Read,
         },
         Request::Create {
             dir: root,
@@ -141,7 +141,7 @@ proptest! {
 #[test]
 fn lists_are_bounded() {
     let refused = |names, siblings| {
-        let (from, then) = (Handle(1), Then::Read);
+        let (from, then) = (Handle(1), WalkPurpose::Read);
         let names = vec![b"n".to_vec(); names];
         let siblings = vec![b"n".to_vec(); siblings];
         let walk = Request::Walk {

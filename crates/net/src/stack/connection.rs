@@ -20,7 +20,7 @@
 mod pressure;
 mod socket;
 
-use self::pressure::Held;
+use self::pressure::QueueMemory;
 use super::timers::Place;
 use super::{Stack, endpoint, pair};
 use crate::addr::Endpoint;
@@ -101,7 +101,7 @@ struct State {
     ends: Option<Arc<Ends>>,
     /// It is in no table any longer.
     over: bool,
-    held: Held,
+    held: QueueMemory,
     buffers: (u32, u32),
     /// TCP_SAVE_SYN: what it began with, until somebody takes it.
     saved_syn: Box<[u8]>,
@@ -336,7 +336,7 @@ impl Remote {
                 binding: None,
                 ends: None,
                 over: false,
-                held: Held::new(common),
+                held: QueueMemory::new(common),
                 buffers: sizes,
                 saved_syn: Box::default(),
                 stamped: VecDeque::new(),

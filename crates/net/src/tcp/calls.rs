@@ -15,8 +15,8 @@ use crate::options::{
     SO_KEEPALIVE, SO_OOBINLINE, SO_SELECT_ERR_QUEUE, int_of,
 };
 use crate::protocol::{Answer, Block, Caller, Parts, Protocol, Received, Shutdown};
-use crate::stamps::{SO_TIMESTAMPING, SO_TIMESTAMPING_NEW, Told};
-use crate::stream::{End, Gone, Take, Urgency};
+use crate::stamps::{SO_TIMESTAMPING, SO_TIMESTAMPING_NEW, StampOf};
+use crate::stream::{End, ReaderGone, Take, Urgency};
 use crate::sys::*;
 use crate::work::Ticket;
 use abi::Result;
@@ -40,7 +40,7 @@ impl Tcp {
             };
             if at != 0 {
                 let c = &mut r.control;
-                self.common.stamps.tell(at, Told::Datagram, c);
+                self.common.stamps.tell(at, StampOf::Datagram, c);
             }
         }
         if self.options.on(SOL_TCP, TCP_INQ) {
@@ -119,9 +119,9 @@ impl Tcp {
                     connection,
                     inner,
                 };
-                c.tx.write(&mut src, Gone::ResetLater, urgency, None)
+                c.tx.write(&mut src, ReaderGone::ResetLater, urgency, None)
             } else {
-                c.tx.write(src, Gone::ResetLater, urgency, None)
+                c.tx.write(src, ReaderGone::ResetLater, urgency, None)
             };
             if matches!(r, Ok(1..)) {
                 c.says(First::Said);

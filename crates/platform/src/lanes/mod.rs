@@ -99,7 +99,7 @@ pub const LOCAL: [u32; stub::lane::LOCAL.len()] = {
 /// What a thread changes of its own without the Sentry, as it was when it went on and is when it
 /// comes out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Own {
+pub struct LocalState {
     /// The blocked signals: any number may come out.
     pub mask: u64,
     /// The alternate signal stack: anything may come out.
@@ -125,12 +125,12 @@ pub trait ThreadLanes {
     /// know which signals wait and may be for this thread. It blocks what it likes as long as
     /// nothing waits that it blocks no more; [`RemoteLanes::mask`] tells what, and
     /// [`ThreadLanes::own`] when it has come out.
-    fn put(&mut self, own: &Own, pending: &dyn Fn() -> u64);
+    fn put(&mut self, own: &LocalState, pending: &dyn Fn() -> u64);
     /// As [`crate::AppThread::run`]; the caller's wake-ups that are deferred are made when the
     /// application has been let go on, before anybody waits for it.
     fn run(&mut self, deferral: Option<wait::wakes::Deferral>) -> Event;
     /// What it is by now.
-    fn own(&self) -> Own;
+    fn own(&self) -> LocalState;
     /// After [`Event::Syscall`], once.
     fn came(&mut self) -> Came;
     /// Whether the call just given came from a patched site.

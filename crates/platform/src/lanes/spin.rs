@@ -3,7 +3,7 @@
 //! Who may spin at all, [`wait::spin`] tells. Who spins also looks, every few microseconds, whether
 //! the thread has come another way.
 
-use super::words::mailbox::{self, Then};
+use super::words::mailbox::{self, AfterAnswer};
 use abi::nr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -88,11 +88,11 @@ impl MailboxSpin {
     }
 
     /// A call from the mailbox is about to be answered. What the thread does then.
-    pub fn again(&mut self, all: &Spinners) -> Then {
+    pub fn again(&mut self, all: &Spinners) -> AfterAnswer {
         self.spins = self.spins || (self.budget.has_any() || all.always()) && all.enter();
         match self.spins {
-            true => Then::Spins,
-            false => Then::Rests,
+            true => AfterAnswer::Spins,
+            false => AfterAnswer::Stops,
         }
     }
 
@@ -209,6 +209,6 @@ mod tests {
             (m.spins, m.first) = (true, true);
             assert!(m.spin(&state, &all, || false));
         }
-        assert_eq!(m.again(&all), Then::Spins);
+        assert_eq!(m.again(&all), AfterAnswer::Spins);
     }
 }

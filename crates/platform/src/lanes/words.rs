@@ -62,10 +62,10 @@ pub mod mailbox {
 
     /// What the Sentry does behind an answer.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    pub enum Then {
+    pub enum AfterAnswer {
         /// It spins for the next call.
         Spins,
-        Rests,
+        Stops,
     }
 
     /// The thread stands still, or has just begun: nothing is asked, and nobody spins.
@@ -87,8 +87,8 @@ pub mod mailbox {
 
     /// The result lies there. Whether the application has parked, and is to be told by the event
     /// call: for such a one the Sentry does not spin.
-    pub fn answer(state: &impl Word<u32>, then: Then) -> bool {
-        let spins = |s| then == Then::Spins && s & PARKED == 0;
+    pub fn answer(state: &impl Word<u32>, then: AfterAnswer) -> bool {
+        let spins = |s| then == AfterAnswer::Spins && s & PARKED == 0;
         let before = state.change(|s| ANSWERED | if spins(s) { SPINS } else { 0 });
         before & PARKED != 0
     }

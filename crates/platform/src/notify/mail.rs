@@ -3,8 +3,8 @@
 use super::thread::{From, Thread, Waits};
 use crate::lanes::area::{Request, ThreadArea};
 use crate::lanes::spin::achieves;
-use crate::lanes::words::mailbox::{self, Then};
-use crate::lanes::{Came, Local, Own, ThreadLanes};
+use crate::lanes::words::mailbox::{self, AfterAnswer};
+use crate::lanes::{Came, Local, LocalState, ThreadLanes};
 use crate::process::{TRAPPED, readable_within};
 use crate::{Event, Lanes};
 use abi::syscalls::X32;
@@ -34,14 +34,14 @@ impl Thread {
         area.put_result(self.ret);
         let parked = mailbox::answer(area.state(), then);
         self.ret = 0;
-        if parked || then == Then::Rests {
+        if parked || then == AfterAnswer::Stops {
             *deferral = None;
         }
         if parked {
             self.wake_here(true);
             self.let_move();
             self.spin.late(&self.process.factory.spinners);
-        } else if then == Then::Rests {
+        } else if then == AfterAnswer::Stops {
             self.stop_spinning();
         }
     }
@@ -132,7 +132,7 @@ impl ThreadLanes for Thread {
         self.view().publish(local);
     }
 
-    fn put(&mut self, own: &Own, pending: &dyn Fn() -> u64) {
+    fn put(&mut self, own: &LocalState, pending: &dyn Fn() -> u64) {
         let area = self.view();
         area.put_mask(own.mask, pending);
         area.put_stack(&own.stack);
@@ -142,9 +142,9 @@ impl ThreadLanes for Thread {
         self.run_with(deferral)
     }
 
-    fn own(&self) -> Own {
+    fn own(&self) -> LocalState {
         let area = self.view();
-        Own {
+        LocalState {
             mask: area.mask(),
             stack: area.stack(),
         }

@@ -21,7 +21,7 @@ mod thread;
 use crate::lanes::SpaceLanes;
 use crate::lanes::read_slots::Area;
 use crate::lanes::sites::{Site, Sites};
-use crate::process::recycle::Held;
+use crate::process::recycle::ProcessHandle;
 use crate::process::{Drive, Factory};
 use crate::{AddressSpace, AppThread, Lanes, MapOp, Platform, SpaceEnd};
 use abi::Result;
@@ -77,7 +77,7 @@ fn in_stub(ip: u64) -> bool {
     (stub::TEXT..stub::FILTERS).contains(&ip)
 }
 
-struct Space(Held);
+struct Space(ProcessHandle);
 
 impl AddressSpace for Space {
     fn apply(&self, ops: &[MapOp]) -> Result<()> {

@@ -57,39 +57,39 @@ const LOOK_MAX: i32 = 64;
 /// How long the end of the platform waits for the last.
 const END_MAX: Duration = Duration::from_secs(5);
 
-type Then = Box<dyn FnOnce() + Send>;
+type OnUnmapped = Box<dyn FnOnce() + Send>;
 
 /// A process as an address space holds it: dropped, it goes to the reaper.
-pub struct Held {
+pub struct ProcessHandle {
     /// `None` only while dropped.
     process: Option<Arc<Process>>,
-    then: Mutex<(u64, Vec<Then>)>,
+    then: Mutex<(u64, Vec<OnUnmapped>)>,
 }
 
-impl Held {
-    pub fn new(p: Process) -> Held {
-        Held {
+impl ProcessHandle {
+    pub fn new(p: Process) -> ProcessHandle {
+        ProcessHandle {
             process: Some(Arc::new(p)),
             then: Mutex::default(),
         }
     }
 
     /// See [`crate::AddressSpace::retire`].
-    pub fn retire(&self, bytes: u64, then: Then) {
+    pub fn retire(&self, bytes: u64, then: OnUnmapped) {
         let mut t = self.then.lock();
         t.0 = t.0.saturating_add(bytes);
         t.1.push(then);
     }
 }
 
-impl Deref for Held {
+impl Deref for ProcessHandle {
     type Target = Arc<Process>;
     fn deref(&self) -> &Arc<Process> {
         self.process.as_ref().expect("until drop")
     }
 }
 
-impl Drop for Held {
+impl Drop for ProcessHandle {
     fn drop(&mut self) {
         if let Some(process) = self.process.take() {
             let (bytes, then) = std::mem::take(self.then.get_mut());
@@ -106,7 +106,7 @@ impl Drop for Held {
 /// What is left of an address space.
 struct Remains {
     process: Arc<Process>,
-    then: Vec<Then>,
+    then: Vec<OnUnmapped>,
     bytes: u64,
 }
 
@@ -352,11 +352,11 @@ impl Factory {
     }
 
     /// A process without anything mapped: one that served before, or a new one.
-    pub fn process(self: &Arc<Self>) -> abi::Result<Held> {
+    pub fn process(self: &Arc<Self>) -> abi::Result<ProcessHandle> {
         let p = match self.pool.take() {
             Some(p) => p,
             None => self.new_process()?,
         };
-        Ok(Held::new(p))
+        Ok(ProcessHandle::new(p))
     }
 }

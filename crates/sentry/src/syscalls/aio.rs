@@ -8,7 +8,7 @@ use super::args::*;
 use super::io::{At, RwFlags, buffer, do_read, do_write, iovec};
 use super::sched::check_io_priority;
 use super::signals::{Ended, MaskArg, restore_mask, set_temporary_mask};
-use crate::task::aio::poll::{Asked, PollRequest, Told};
+use crate::task::aio::poll::{PollArgs, PollRequest, ResultFd};
 use crate::task::aio::{AioContext, IoEvent, Maker};
 use crate::task::{Context, Sleep};
 use abi::errno::*;
@@ -144,9 +144,9 @@ fn submit(cx: &Context, c: &Arc<AioContext>, at: Va) -> Result<()> {
 fn begin(cx: &Context, c: &Arc<AioContext>, r: &Iocb, at: Va) -> Result<()> {
     let file = Fd(r.fd as i32).file(cx)?;
     let told = if r.flags & RESFD != 0 {
-        Told::by(Fd(r.resfd as i32).file(cx)?)?
+        ResultFd::by(Fd(r.resfd as i32).file(cx)?)?
     } else {
-        Told::default()
+        ResultFd::default()
     };
     cx.mm().write_obj(at.offset(KEY), &0u32)?;
     let event = IoEvent {
@@ -257,13 +257,13 @@ fn poll(
     r: &Iocb,
     file: Arc<File>,
     event: IoEvent,
-    told: Told,
+    told: ResultFd,
 ) -> Result<()> {
     let events = u16::try_from(r.buf).map_err(|_| EINVAL)?;
     if r.offset != 0 || r.len != 0 || r.rw_flags != 0 {
         return Err(EINVAL);
     }
-    let asked = Asked {
+    let asked = PollArgs {
         file,
         events: Events::from_bits_retain(events.into()) | Events::ALWAYS,
         event,

@@ -22,7 +22,7 @@ pub mod slots;
 use super::run::Context;
 use abi::signal::SIGSEGV;
 use platform::Event;
-use platform::lanes::Own;
+use platform::lanes::LocalState;
 use platform::lanes::read_slots::Area;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -80,7 +80,7 @@ impl Lanes {
         let (mask, task) = (cx.task.mask.load(Ordering::Relaxed), &cx.task);
         if let Some(l) = cx.thread.lanes() {
             let stack = cx.altstack;
-            l.put(&Own { mask, stack }, &|| task.waiting());
+            l.put(&LocalState { mask, stack }, &|| task.waiting());
         }
     }
 

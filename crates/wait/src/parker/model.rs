@@ -59,7 +59,7 @@ struct Sleeper {
     thread: Mutex<Option<Thread>>,
 }
 
-type Own = Deferred<Thread>;
+type Wakes = Deferred<Thread>;
 
 impl Sleeper {
     fn new() -> Arc<Sleeper> {
@@ -69,7 +69,7 @@ impl Sleeper {
             thread: Mutex::new(None),
         })
     }
-    fn park(&self, own: &Own) {
+    fn park(&self, own: &Wakes) {
         if take(&self.state, WOKEN) {
             return;
         }
@@ -81,7 +81,7 @@ impl Sleeper {
             false
         });
     }
-    fn unpark(&self, own: &Own) {
+    fn unpark(&self, own: &Wakes) {
         if wake(&self.state) != Found::Awake {
             let t = self.thread.lock().unwrap().clone();
             if let Some(t) = t.and_then(|t| own.wake(t)) {
@@ -107,13 +107,13 @@ fn no_wake_up_is_lost() {
                 .map(|_| {
                     let (p, done) = (p.clone(), done.clone());
                     thread::spawn(move || {
-                        let own = Own::new();
+                        let own = Wakes::new();
                         done.fetch_add(1, SeqCst);
                         p.unpark(&own);
                     })
                 })
                 .collect();
-            let own = Own::new();
+            let own = Wakes::new();
             while done.load(SeqCst) != wakers {
                 p.park(&own);
             }
@@ -159,7 +159,7 @@ fn nobody_waits_for_anothers_deferral() {
         let first = {
             let (p, late, end) = (p.clone(), late.clone(), end.clone());
             thread::spawn(move || {
-                let own = Own::new();
+                let own = Wakes::new();
                 own.defer();
                 p.unpark(&own);
                 late.store(true, SeqCst);
@@ -173,14 +173,14 @@ fn nobody_waits_for_anothers_deferral() {
         let second = {
             let (p, late) = (p.clone(), late.clone());
             thread::spawn(move || {
-                let own = Own::new();
+                let own = Wakes::new();
                 while !late.load(Acquire) {
                     thread::yield_now();
                 }
                 p.unpark(&own);
             })
         };
-        let own = Own::new();
+        let own = Wakes::new();
         while !late.load(Acquire) {
             p.park(&own);
         }
@@ -200,7 +200,7 @@ fn who_sleeps_wakes_first() {
         let t = {
             let (mine, other, turn) = (mine.clone(), other.clone(), turn.clone());
             thread::spawn(move || {
-                let own = Own::new();
+                let own = Wakes::new();
                 own.defer();
                 while turn.load(SeqCst) != 1 {
                     other.park(&own);
@@ -210,7 +210,7 @@ fn who_sleeps_wakes_first() {
                 own.end_deferral(|t| t.unpark());
             })
         };
-        let own = Own::new();
+        let own = Wakes::new();
         own.defer();
         turn.store(1, SeqCst);
         other.unpark(&own);

@@ -11,7 +11,7 @@ use crate::user::Inside;
 use crate::user::wire::User;
 use abi::Errno;
 use egress::Question;
-use egress::dns::Asked;
+use egress::dns::DnsQuery;
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -40,7 +40,7 @@ struct Waiting {
 }
 
 struct Pending {
-    asked: Asked,
+    asked: DnsQuery,
     id: u16,
     server: Endpoint,
     from: Weak<dyn Inside>,
@@ -82,7 +82,7 @@ impl Waiting {
 
 impl Stack {
     /// Asks a resolver.
-    pub(super) fn send_question(&self, from: &Arc<dyn Inside>, server: Endpoint, asked: Asked) {
+    pub(super) fn send_question(&self, from: &Arc<dyn Inside>, server: Endpoint, asked: DnsQuery) {
         let Some(ns) = self.ns.upgrade() else { return };
         let path = self.path(server.ip, None);
         // (Who is behind a device that programs made answers what he likes.)
@@ -198,7 +198,7 @@ impl Questions {
 /// Who asks Docker's name server, in the place of a program's socket.
 struct ToDocker {
     gate: Arc<Gate>,
-    asked: Asked,
+    asked: DnsQuery,
     id: u16,
     from: Weak<dyn Inside>,
     number: u64,

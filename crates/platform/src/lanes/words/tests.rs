@@ -2,7 +2,7 @@
 //! written as the instructions of `stub` are: a plain load or store, or a locked operation, which
 //! is a fence besides.
 
-use super::mailbox::Then;
+use super::mailbox::AfterAnswer;
 use super::{Word, mailbox, signals, slot};
 use loom::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64,
@@ -149,8 +149,8 @@ impl Lane {
             if mail {
                 self.result.store(2 * self.argument.load(Acquire), Release);
                 let then = match again {
-                    true => Then::Spins,
-                    false => Then::Rests,
+                    true => AfterAnswer::Spins,
+                    false => AfterAnswer::Stops,
                 };
                 spins = !mailbox::answer(&self.state, then) && again;
                 continue;

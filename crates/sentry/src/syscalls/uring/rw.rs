@@ -28,12 +28,12 @@ enum Place {
 
 /// The flags of what is asked, and the place in the file.
 #[derive(Clone, Copy)]
-struct Asked {
+struct RwArgs {
     at: At,
     flags: u32,
 }
 
-fn asked(cx: &Context, ring: &Ring, e: &Sqe) -> Result<Asked> {
+fn asked(cx: &Context, ring: &Ring, e: &Sqe) -> Result<RwArgs> {
     if e.ioprio != 0 {
         super::super::sched::check_io_priority(cx, e.ioprio.into())?;
     }
@@ -46,7 +46,7 @@ fn asked(cx: &Context, ring: &Ring, e: &Sqe) -> Result<Asked> {
         -1 => At::Position,
         _ => At::Offset(e.off),
     };
-    Ok(Asked {
+    Ok(RwArgs {
         at,
         flags: flags.bits(),
     })
@@ -162,14 +162,14 @@ fn ended(n: usize, whole: usize, taken: Option<&Taken>) -> Outcome {
     })
 }
 
-fn reads(asked: Asked, place: Place) -> Prepared {
+fn reads(asked: RwArgs, place: Place) -> Prepared {
     by(move |cx, r| match attempt_read(cx, r, asked, &place) {
         Ok(o) => o,
         Err(e) => e.into(),
     })
 }
 
-fn attempt_read(cx: &Context, r: &Arc<Request>, asked: Asked, place: &Place) -> Result<Outcome> {
+fn attempt_read(cx: &Context, r: &Arc<Request>, asked: RwArgs, place: &Place) -> Result<Outcome> {
     let f = r.file()?;
     if !f.readable() {
         return Err(EBADF);
@@ -203,14 +203,14 @@ fn place_in(f: &File, at: At) -> At {
     if f.ops.seekable() { at } else { At::Position }
 }
 
-fn writes(asked: Asked, place: Place) -> Prepared {
+fn writes(asked: RwArgs, place: Place) -> Prepared {
     by(move |cx, r| match attempt_write(cx, r, asked, &place) {
         Ok(o) => o,
         Err(e) => e.into(),
     })
 }
 
-fn attempt_write(cx: &Context, r: &Arc<Request>, asked: Asked, place: &Place) -> Result<Outcome> {
+fn attempt_write(cx: &Context, r: &Arc<Request>, asked: RwArgs, place: &Place) -> Result<Outcome> {
     let f = r.file()?;
     if !f.writable() {
         return Err(EBADF);
@@ -249,7 +249,7 @@ pub(super) fn read_multishot(cx: &mut Context, ring: &Arc<Ring>, e: &Sqe) -> Pre
 /// So many are told at a time, before others have their turn (`MULTISHOT_MAX_RETRY`).
 pub(super) const AT_ONCE: u32 = 32;
 
-fn many(cx: &Context, r: &Arc<Request>, asked: Asked) -> Result<Outcome> {
+fn many(cx: &Context, r: &Arc<Request>, asked: RwArgs) -> Result<Outcome> {
     let f = r.file()?;
     if !f.readable() {
         return Err(EBADF);

@@ -66,7 +66,7 @@ use platform::lanes::read_slots::{Area, InSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::FdTable;
-use vfs::fd_table::Gone;
+use vfs::fd_table::ChangedFds;
 use vfs::file::File;
 use wait::read_slots::ReadSlots;
 
@@ -173,9 +173,9 @@ pub fn review(task: &Task) {
     let mut deferral = task.lanes.deferral.of.lock();
     let Some(d) = &*deferral else { return };
     let fine = d.is_alone()
-        && match d.files.upgrade().map(|f| f.take_gone()) {
-            Some(Gone::None) => true,
-            Some(Gone::One(fd)) if fd != d.epfd => {
+        && match d.files.upgrade().map(|f| f.take_changed()) {
+            Some(ChangedFds::None) => true,
+            Some(ChangedFds::One(fd)) if fd != d.epfd => {
                 d.area.set_state(fd, InSet::Unknown);
                 true
             }
@@ -346,7 +346,7 @@ pub fn after_change(cx: &mut Context, epfd: i32, op: u32, fd: i32, events: u32, 
     let mut deferral = cx.task.lanes.deferral.of.lock();
     let changes = ep.ops::<Epoll>().map(Epoll::changes);
     if let (None, Some(changes)) = (&*deferral, changes) {
-        files.take_gone();
+        files.take_changed();
         // Nothing is known of any descriptor yet, not even of this one.
         area.defer_for(None);
         area.defer_for(Some(epfd));

@@ -44,7 +44,7 @@ pub enum Reply {
 const NO_LISTENER: Reply = Reply::Result((ENOSYS.raw() as i64).wrapping_neg() as u64);
 
 /// A call as its listener reads it.
-pub struct Told {
+pub struct SeccompNotif {
     pub id: u64,
     /// The caller's kernel-wide id.
     pub tid: i32,
@@ -306,12 +306,12 @@ impl Notifications {
         Ok(())
     }
     /// Receives the oldest call; `ENOENT` where there is none any more.
-    pub(super) fn receive(&self) -> Result<Told> {
+    pub(super) fn receive(&self) -> Result<SeccompNotif> {
         let mut s = self.state.lock();
         let id = *s.fresh.first().ok_or(ENOENT)?;
         s.set_phase(id, Phase::Received);
         let w = s.calls.get(&id).ok_or(ENOENT)?;
-        let told = Told {
+        let told = SeccompNotif {
             id,
             tid: w.tid,
             data: w.data,
