@@ -51,7 +51,7 @@ pub use copies::PlacementHint;
 pub use high::{is_above_high, take_above_high};
 pub use huge::LEN as HUGE;
 pub use map::{Map, Place};
-pub use pressure::{Lost, Part, Pressure, Stall, Threshold, Trigger};
+pub use pressure::{Part, Pressure, Stall, StallTime, Threshold, Trigger};
 pub use registry::MappingRegistry;
 pub use room::{Shortage, Waiter, kept_free, part_of_room};
 pub use swap::SwapStats;

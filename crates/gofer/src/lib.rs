@@ -39,7 +39,7 @@ pub mod proto;
 pub mod server;
 pub mod wire;
 
-pub use client::{Client, In, Made, Walked};
+pub use client::{Client, CreatedFile, In, Walked};
 pub use proto::{Attr, Handle, WalkPurpose};
 pub use server::{Root, Server};
 

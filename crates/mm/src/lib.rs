@@ -147,7 +147,7 @@ pub use info::{Footprint, Usage, VmaInfo, VmaUsage};
 pub use platform::{Prot, USER_MAX, USER_MIN};
 pub use privacy::{Dumpable, Privacy};
 pub use room::Layout;
-pub use swap::{Pick, Sent};
+pub use swap::{Pick, SwapOut};
 pub use types::{Access, Fault, FaultInfo, Limits, MapFile, MapName, MmapRequest};
 pub use user::{UserIo, UserRange};
 pub use vma::VmaFlags;

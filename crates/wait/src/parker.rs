@@ -36,7 +36,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
 use std::time::{Duration, Instant};
-use steps::{ASLEEP, Found, IDLE, SPINNING, WOKEN, Word};
+use steps::{ASLEEP, IDLE, SPINNING, SleeperState, WOKEN, Word};
 
 /// A leader's sleep may last a millisecond too long: so near to its deadline nobody leads.
 const EXACT: Duration = Duration::from_millis(2);
@@ -125,11 +125,11 @@ impl Parker {
             self.woken_on.store(current_cpu(), Relaxed);
         }
         let found = steps::wake(&self.state);
-        let slept = found == Found::Asleep;
+        let slept = found == SleeperState::Asleep;
         if slept {
             self.count();
         }
-        if found != Found::Awake
+        if found != SleeperState::Awake
             && let Some(t) = self.sleeper()
         {
             wake(t, slept);

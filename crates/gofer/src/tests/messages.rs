@@ -1,7 +1,7 @@
 //! Messages: what is sent arrives, and what is not as it should be is refused.
 
 use super::*;
-use crate::proto::{Named, Piggybacked, Seen};
+use crate::proto::{NameTarget, Piggybacked, Seen};
 use crate::sample::{Sample, Samples};
 use crate::wire::{MAX_ALSO, MAX_CLOSES, MAX_MESSAGE, MAX_NAMES, MAX_STRING};
 use proptest::collection::vec;
@@ -163,7 +163,7 @@ fn lists_are_bounded() {
     assert_eq!(with(MAX_CLOSES + 1, 0), Some(EBADMSG));
     assert_eq!(with(0, MAX_ALSO + 1), Some(EBADMSG));
     let seen = |n| {
-        let (version, names) = (1, vec![Named::Missing; n]);
+        let (version, names) = (1, vec![NameTarget::Missing; n]);
         let dir = Some(Seen { version, names });
         Reply::decode(&Reply::encode(&Ok(Reply::Changed { dir, old: None }))).err()
     };

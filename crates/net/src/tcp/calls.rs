@@ -4,7 +4,7 @@ use super::deferred::First;
 use super::ends::bindable;
 use super::shown::Shown;
 use super::stamped;
-use super::{AcceptQueue, Bound, Connection, Listener, Phase, Tcp};
+use super::{AcceptQueue, Connection, ExplicitBind, Listener, Phase, Tcp};
 use crate::addr::{Endpoint, any_ip, family_of};
 use crate::bindings::Rule;
 use crate::control::Control;
@@ -156,7 +156,7 @@ impl Protocol for Tcp {
             s.binding = Some(b);
         }
         s.local = Some(local);
-        s.bound = Bound {
+        s.bound = ExplicitBind {
             ip: Some(at.ip).filter(|ip| !ip.is_unspecified()),
             port: at.port != 0,
         };

@@ -62,12 +62,12 @@ struct State {
     phase: Phase,
     local: Option<Endpoint>,
     binding: Option<Arc<Binding<Listener>>>,
-    bound: Bound,
+    bound: ExplicitBind,
 }
 
 /// What bind(2) was asked for: it is kept when a connection is over.
 #[derive(Clone, Copy, Default)]
-struct Bound {
+struct ExplicitBind {
     /// `SOCK_BINDADDR_LOCK`.
     ip: Option<IpAddr>,
     /// `SOCK_BINDPORT_LOCK`.
@@ -180,7 +180,7 @@ pub fn new(ns: &Arc<NetNamespace>, family: u16) -> Parts {
         phase: Phase::Idle,
         local: None,
         binding: None,
-        bound: Bound::default(),
+        bound: ExplicitBind::default(),
     };
     let options = InetOptions::default();
     if family == AF_INET6 {

@@ -54,7 +54,7 @@ impl Default for MailboxSpin {
 
 /// Where a call that is not in the mailbox was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Made {
+pub enum CallPlace {
     /// In the lane's code.
     InLane,
     /// At a site of the application's.
@@ -64,10 +64,10 @@ pub enum Made {
 impl MailboxSpin {
     /// A call has come, but not from the mailbox. Whether it came soon after the answer to the one
     /// before.
-    pub fn called(&mut self, made: Made) -> bool {
+    pub fn called(&mut self, made: CallPlace) -> bool {
         let answered = self.answered.take();
         let soon = answered.is_some_and(|t| self.budget.is_soon(t.elapsed()));
-        if soon && made == Made::InLane {
+        if soon && made == CallPlace::InLane {
             self.budget.came_soon();
         }
         soon

@@ -141,14 +141,14 @@ pub struct Reaper(Arc<Queue>);
 
 #[derive(Default)]
 struct Queue {
-    state: Mutex<Waiting>,
+    state: Mutex<QueueState>,
     more: Condvar,
     less: Condvar,
     when_quiet: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct QueueState {
     /// Its thread runs.
     up: bool,
     /// No platform is left: the thread ends when all is done.
@@ -164,7 +164,8 @@ struct Waiting {
 
 impl Reaper {
     fn take(&self, r: Remains) {
-        let many = |s: &Waiting| s.open.len() >= QUEUE || s.bytes.saturating_add(r.bytes) > BYTES;
+        let many =
+            |s: &QueueState| s.open.len() >= QUEUE || s.bytes.saturating_add(r.bytes) > BYTES;
         let here = {
             let s = self.0.state.lock();
             s.closed || many(&s)

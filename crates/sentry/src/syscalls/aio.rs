@@ -286,7 +286,7 @@ fn io_cancel(cx: &mut Context, at: Va, request: Va, _result: Va) -> SysResult {
 
 /// What a call of io_getevents(2) asks.
 #[derive(Clone, Copy)]
-struct Wanted {
+struct WaitArgs {
     context: Va,
     least: i64,
     most: i64,
@@ -294,7 +294,7 @@ struct Wanted {
     timeout: Option<Timespec>,
 }
 
-impl Wanted {
+impl WaitArgs {
     /// `None` for ever. Linux takes any time: for one below zero it waits for ever, too (its timer
     /// overflows: `ktime_add_safe`).
     fn patience(&self) -> Option<Duration> {
@@ -329,7 +329,7 @@ fn take_events(cx: &Context, c: &AioContext, to: Va, most: usize) -> SysResult {
 }
 
 /// `read_events`: how many events; 0 as well where a signal came first.
-fn get_events(cx: &Context, w: Wanted) -> SysResult {
+fn get_events(cx: &Context, w: WaitArgs) -> SysResult {
     let c = context(cx, w.context)?;
     if w.least < 0 || w.least > w.most {
         return Err(EINVAL);
@@ -373,7 +373,7 @@ fn io_getevents(
     timeout: Option<UserIn<Timespec>>,
 ) -> SysResult {
     let timeout = timeout.map(|t| t.read(&cx.mm())).transpose()?;
-    let wanted = Wanted {
+    let wanted = WaitArgs {
         context,
         least,
         most,
@@ -404,7 +404,7 @@ fn io_pgetevents(
     if let Some(m) = mask.read(cx)? {
         set_temporary_mask(cx, m);
     }
-    let wanted = Wanted {
+    let wanted = WaitArgs {
         context,
         least,
         most,

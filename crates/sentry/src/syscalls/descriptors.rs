@@ -16,7 +16,7 @@ use vfs::leases::Asker;
 use vfs::locks::LockKind;
 use vfs::ops::Wait;
 use vfs::sigio::OwnerKind;
-use vfs::watch::dnotify::Wanted;
+use vfs::watch::dnotify::DnotifyMask;
 
 flags! {
     /// Of close_range(2).
@@ -370,7 +370,7 @@ fn set_lease(cx: &Context, fd: Fd, f: &Arc<File>, kind: i32) -> Result<()> {
 
 /// `F_NOTIFY`.
 fn notify(cx: &Context, fd: Fd, f: &Arc<File>, wanted: u32) -> Result<()> {
-    let wanted = Wanted::from_bits_truncate(wanted);
+    let wanted = DnotifyMask::from_bits_truncate(wanted);
     let table = cx.files().id();
     let (owner, messenger) = (cx.own_process(), cx.messenger(f, fd.0));
     f.notify_of(table, wanted, owner, messenger, &cx.cred())?;

@@ -1,6 +1,6 @@
 //! Parkers and deferred wake-ups in all orders of their steps that an x86 CPU may show.
 
-use super::steps::{ASLEEP, Found, IDLE, WOKEN, Word, sleep, take, wake};
+use super::steps::{ASLEEP, IDLE, SleeperState, WOKEN, Word, sleep, take, wake};
 use crate::wakes::Deferred;
 use loom::sync::atomic::{
     AtomicBool, AtomicU32,
@@ -82,7 +82,7 @@ impl Sleeper {
         });
     }
     fn unpark(&self, own: &Wakes) {
-        if wake(&self.state) != Found::Awake {
+        if wake(&self.state) != SleeperState::Awake {
             let t = self.thread.lock().unwrap().clone();
             if let Some(t) = t.and_then(|t| own.wake(t)) {
                 t.unpark();
@@ -139,9 +139,9 @@ fn a_deadline_or_a_wake_up() {
         let found = waker.join().unwrap();
         let left = p.state.get();
         match woken {
-            true => assert_eq!((found, left), (Found::Asleep, IDLE)),
+            true => assert_eq!((found, left), (SleeperState::Asleep, IDLE)),
             // Whoever moves the state away from ASLEEP counts the sleeper, and the other does not.
-            false => assert_eq!((found, left), (Found::Awake, WOKEN)),
+            false => assert_eq!((found, left), (SleeperState::Awake, WOKEN)),
         }
     });
 }

@@ -27,13 +27,13 @@ const FIRST_PORT: u16 = 1024;
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Questions {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<PendingQuestions>,
     /// Those to Docker's name server, the oldest first.
     docker: Mutex<VecDeque<(u64, Arc<ToDocker>)>>,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct PendingQuestions {
     by_port: HashMap<u16, Pending>,
     /// The same ports, the oldest first; some may have been answered, and used again.
     order: VecDeque<(u64, u16)>,
@@ -54,7 +54,7 @@ fn random() -> [u8; 4] {
     seed
 }
 
-impl Waiting {
+impl PendingQuestions {
     /// Lets those go that have waited long.
     fn forget(&mut self, now: u64) {
         while let Some((until, port)) = self.order.front().copied()

@@ -10,7 +10,7 @@ use super::rw::{AT_ONCE, again, select};
 use super::{Prepared, by, weighed};
 use crate::task::Context;
 use crate::task::uring::abi::SqeFlags;
-use crate::task::uring::buffers::Taken;
+use crate::task::uring::buffers::SelectedBuffer;
 use crate::task::uring::{Cqe, Done, Outcome, Request, Ring, Sqe, result};
 use abi::errno::*;
 use abi::{Result, Va};
@@ -81,7 +81,7 @@ fn received(
     f: Arc<File>,
     got: SysResult,
     whole: usize,
-    taken: Option<Taken>,
+    taken: Option<SelectedBuffer>,
 ) -> Outcome {
     let nonempty = if got.is_ok() { more_waits(&f) } else { 0 };
     let o = match t.outcome(f, got, whole, Events::READABLE) {
@@ -131,7 +131,7 @@ fn tell_one(
     r: &Request,
     t: &Transfer,
     f: &Arc<File>,
-    (n, taken): (usize, &Taken),
+    (n, taken): (usize, &SelectedBuffer),
     then: Continuation,
 ) -> Option<Outcome> {
     let (res, flags) = (result(Ok(n)), taken.flags() | more_waits(f));

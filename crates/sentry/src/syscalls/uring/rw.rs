@@ -5,7 +5,7 @@ use super::super::io::{At, RwFlags, buffer, do_read, do_write, user_ranges};
 use super::{Prepared, by};
 use crate::task::Context;
 use crate::task::uring::abi::{Setup, SqeFlags};
-use crate::task::uring::buffers::Taken;
+use crate::task::uring::buffers::SelectedBuffer;
 use crate::task::uring::resources::{Buffer, Node};
 use crate::task::uring::{Cqe, Done, Outcome, Request, Ring, Sqe, result};
 use abi::errno::*;
@@ -108,7 +108,11 @@ fn memory(cx: &Context, place: &Place) -> Result<Arc<Mm>> {
 }
 
 /// The bytes of a place; and the buffer that was taken for it.
-fn bytes<'a>(mm: &'a Mm, r: &Request, place: &Place) -> Result<(UserIo<'a>, Option<Taken>)> {
+fn bytes<'a>(
+    mm: &'a Mm,
+    r: &Request,
+    place: &Place,
+) -> Result<(UserIo<'a>, Option<SelectedBuffer>)> {
     match place {
         Place::Range(va, len) => Ok((buffer(mm, *va, *len as usize)?, None)),
         Place::Ranges(all) => Ok((UserIo::vectored(mm, all.iter().copied()), None)),
@@ -123,13 +127,13 @@ fn bytes<'a>(mm: &'a Mm, r: &Request, place: &Place) -> Result<(UserIo<'a>, Opti
 }
 
 /// Takes a provided buffer, for at most `most` bytes (0: all): where, how long.
-pub(super) fn select(r: &Request, most: u32) -> Result<(Va, u32, Taken)> {
+pub(super) fn select(r: &Request, most: u32) -> Result<(Va, u32, SelectedBuffer)> {
     let taken = r.ring.groups.take(r.sqe.buf_index)?;
     Ok((Va(taken.buffer.addr), used_of(&taken, most), taken))
 }
 
 /// What of a provided buffer is used, of at most `most` bytes (0: all).
-pub(super) fn used_of(b: &Taken, most: u32) -> u32 {
+pub(super) fn used_of(b: &SelectedBuffer, most: u32) -> u32 {
     match most {
         0 => b.buffer.len,
         n => n.min(b.buffer.len),
@@ -153,10 +157,10 @@ fn no_polling(r: &Request) -> Result<()> {
 }
 
 /// A transfer's end: short ones fail what is linked behind them.
-fn ended(n: usize, whole: usize, taken: Option<&Taken>) -> Outcome {
+fn ended(n: usize, whole: usize, taken: Option<&SelectedBuffer>) -> Outcome {
     Outcome::Done(Done {
         res: result(Ok(n)),
-        flags: taken.map_or(0, Taken::flags),
+        flags: taken.map_or(0, SelectedBuffer::flags),
         failed: n < whole,
         ..Done::default()
     })
