@@ -1,10 +1,10 @@
 //! One direction of a connection of bytes: a ring between a writer and a reader, with what each
 //! side did to it. A connection is two of them.
 //!
-//! Its first bytes may be in a read slot of the reader's program ([`wait::read_slots`]). So the state
-//! is reached by [`Half::lock`] alone, which revokes the slot first. While one is filled, little is
-//! in the ring: what is taken of it does not change whether the writer may write. Urgent bytes are in
-//! [`urgent`].
+//! Its first bytes may be in a read slot of the reader's program ([`wait::read_slots`]). So the
+//! state is reached by [`Half::lock`] alone, which revokes the slot first. While one is filled,
+//! little is in the ring: what is taken of it does not change whether the writer may write. Urgent
+//! bytes are in [`urgent`].
 
 mod urgent;
 
@@ -278,8 +278,8 @@ impl Half {
 
     /// Fills the reader's slot with what there is, if it is little and a read would give just that;
     /// and says that there is nothing more, where `nonblocking` says so, which is asked while a
-    /// caller of [`Half::revoke_slot`] has to wait. Of more, the first bytes, to a reader that takes
-    /// them in pieces.
+    /// caller of [`Half::revoke_slot`] has to wait. Of more, the first bytes, to a reader that
+    /// takes them in pieces.
     pub fn fill_slot(&self, slots: &Arc<dyn ReadSlots>, slot: u32, nonblocking: &dyn Fn() -> bool) {
         let mut s = self.lock();
         // Set first: whoever changes what is looked at below revokes the slot afterwards.
@@ -319,8 +319,9 @@ impl Half {
         self.filled.store(false, Ordering::SeqCst);
     }
 
-    /// How many of the first bytes may be put into a slot, so that what is taken of them does not change
-    /// whether the writer may write; `None` where nothing may be, not even that there is nothing.
+    /// How many of the first bytes may be put into a slot, so that what is taken of them does not
+    /// change whether the writer may write; `None` where nothing may be, not even that there is
+    /// nothing.
     fn most_to_fill(&self, s: &State) -> Option<usize> {
         if s.end != End::Open
             || s.reader_shut
@@ -387,8 +388,8 @@ impl Half {
         self.capacity() * 2 / 3
     }
 
-    /// As [`Half::view`], for what is no reader's: the slot stays filled. `len` may count bytes that
-    /// were taken of it, which makes no difference to `writable`.
+    /// As [`Half::view`], for what is no reader's: the slot stays filled. `len` may count bytes
+    /// that were taken of it, which makes no difference to `writable`.
     pub fn ends(&self) -> View {
         let s = self.state.lock();
         self.view_of(&s)

@@ -7,9 +7,9 @@
 //! - **local**: calls whose result stands in the thread's area, uname's among them, and four that
 //!   are done here: rt_sigprocmask and sigaltstack, since mask and stack are in the area while the
 //!   thread is in application code; a futex's wake-up where nobody waits; sched_yield;
-//! - **read slots**: reads of what the Sentry has laid beside the program ([`super::read_slots`]), which
-//!   the call then claims; how much there is to be read; and changes of an epoll that nobody else
-//!   can look at, which it lays there for the Sentry;
+//! - **read slots**: reads of what the Sentry has laid beside the program ([`super::read_slots`]),
+//!   which the call then claims; how much there is to be read; and changes of an epoll that nobody
+//!   else can look at, which it lays there for the Sentry;
 //! - **mailbox**: where the thread of the Sentry's spins ([`SPINS`]), the call is laid into the
 //!   area, and its answer awaited there; after [`PATIENCE`] rounds by the event call
 //!   ([`super::EVENT_PARK`]);

@@ -6,7 +6,8 @@
 //!
 //! A file fills its descriptor's read slot ([`FdTable::holding`]) under the table's lock; where a
 //! descriptor stands for it no more, the slot is revoked under that lock: so a number never reads
-//! what another file put there. Lock order: the table, the socket's state, its queue, the slots' area.
+//! what another file put there. Lock order: the table, the socket's state, its queue, the slots'
+//! area.
 //!
 //! A slot can be *reserved* before its file exists, as Linux does: `open(2)` fails with `EMFILE`
 //! before it creates anything.

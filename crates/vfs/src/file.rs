@@ -580,8 +580,8 @@ impl File {
         }
         Ok(n)
     }
-    /// A descriptor stands for it no more, or for something else: the read slot that it filled there is
-    /// revoked.
+    /// A descriptor stands for it no more, or for something else: the read slot that it filled
+    /// there is revoked.
     pub(crate) fn revoke_slot(&self) {
         if let Some(s) = self.ops.slot_source() {
             s.revoke_slot();

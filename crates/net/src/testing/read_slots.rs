@@ -220,8 +220,8 @@ fn a_slot_gives_only_what_a_read_would() {
     assert!(!slots.state.lock().live);
 }
 
-/// Of much, a reader in pieces finds the first bytes in its slot: more each time that all are taken,
-/// fewer where not.
+/// Of much, a reader in pieces finds the first bytes in its slot: more each time that all are
+/// taken, fewer where not.
 #[test]
 fn pieces_of_much() {
     cases(|c| {
@@ -286,8 +286,8 @@ fn a_writer_that_waits_is_told_in_time() {
     });
 }
 
-/// Whatever is written, read and put into slots: all bytes come once, in order, the count is theirs, and
-/// the writer sees no difference.
+/// Whatever is written, read and put into slots: all bytes come once, in order, the count is
+/// theirs, and the writer sees no difference.
 #[test]
 fn many_steps_by_both_ways() {
     let world = World::new();

@@ -16,10 +16,10 @@
 //!    published them ([`ThreadLanes::publish`]); the signal mask and the alternate stack, which are
 //!    the area's while the thread is in application code ([`ThreadLanes::put`],
 //!    [`ThreadLanes::own`]); a futex's wake-up where nobody waits ([`SpaceLanes::count_waiter`]).
-//! 3. *Answered from what was laid ready* ([`read_slots`]): reads of sockets from *read slots*, which
-//!    the call claims by one exchange of the slot's word; how much there is to be read; changes of
-//!    an epoll that only this address space looks at, which are laid down, and made when somebody
-//!    looks.
+//! 3. *Answered from what was laid ready* ([`read_slots`]): reads of sockets from *read slots*,
+//!    which the call claims by one exchange of the slot's word; how much there is to be read;
+//!    changes of an epoll that only this address space looks at, which are laid down, and made when
+//!    somebody looks.
 //! 4. *Laid into the mailbox* of the thread's area, where the Sentry's thread spins for it
 //!    (`spin`); the answer comes the same way. The words that both sides change, and their steps,
 //!    are in `words`; `stub::lane` has the picture.
@@ -52,8 +52,9 @@
 //! stub may be jumped to. So what is read there is a claim, and is used only where a lie harms
 //! nobody but its author:
 //!
-//! - numbers are bounded by whoever takes them: a claim of a read slot by the length of its fill,
-//!   a change of an epoll by the checks of epoll_ctl(2), a mask by the signals that cannot be blocked;
+//! - numbers are bounded by whoever takes them: a claim of a read slot by the length of its fill, a
+//!   change of an epoll by the checks of epoll_ctl(2), a mask by the signals that cannot be
+//!   blocked;
 //! - registers that are unwound are no more than what rt_sigreturn(2) could have set;
 //! - a call in a mailbox is treated as any system call; one that needs registers is never asked
 //!   this way, and ends the process;
@@ -157,7 +158,8 @@ pub trait SpaceLanes {
     /// Gives this address space, where nothing has run yet, the sites of the one that it is made a
     /// copy of.
     fn inherit_sites(&self, parent: &Arc<sites::Sites>) -> Result<()>;
-    /// Its read slots, and where changes of an epoll are laid: mapped now if they were not. `None` if [`SpaceLanes::end_read_slots`] was called first.
+    /// Its read slots, and where changes of an epoll are laid: mapped now if they were not. `None`
+    /// if [`SpaceLanes::end_read_slots`] was called first.
     fn read_slots(&self) -> Option<Arc<read_slots::Area>>;
     /// No slot is filled here any more, for as long as it lives: the Sentry is asked.
     fn end_read_slots(&self);

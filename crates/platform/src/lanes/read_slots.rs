@@ -5,8 +5,8 @@
 //! ## Invariants
 //!
 //! - All that lies in the shared part the application can forge. Nothing is believed of it but the
-//!   number of bytes taken of a slot, which the object that filled it bounds, and changes, which are
-//!   checked as the system call's.
+//!   number of bytes taken of a slot, which the object that filled it bounds, and changes, which
+//!   are checked as the system call's.
 //! - A slot has one fill at a time: [`Slot::live`], which is the Sentry's own, says whose.
 //! - The area is mapped from before [`stub::CMD_READ_SLOTS`] says so until its process has ended or
 //!   serves another program. Its memory is given back when nobody has an [`Area`] any more: a

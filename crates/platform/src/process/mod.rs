@@ -15,8 +15,8 @@
 //! - A process is ended, and waited for, by its descriptor: its number may be another's when it has
 //!   ended.
 //! - Lock order: `Factory::zygote`, `Process::sites` → `Process::spawner` → `Process::service`.
-//!   `Process::kicks` is a leaf. `Process::read_slots` → `Process::service`. None is held while waiting
-//!   for application code.
+//!   `Process::kicks` is a leaf. `Process::read_slots` → `Process::service`. None is held while
+//!   waiting for application code.
 //! - No lock of the factory's is held while a thread starts: an application can make that last (it
 //!   may hide the word that is waited for), and others start theirs meanwhile. `Process::spawner`
 //!   is, while the spawner clones: other threads of the same program wait for it.

@@ -371,8 +371,8 @@ impl Task {
             self.attention.store(true, Ordering::SeqCst);
         }
         // Who sent something may have seen any mask that it had meanwhile, and chosen this thread:
-        // with a kick, and then another look at the mask ([`redistribute`]), so here or there it is seen
-        // that it blocks the signal now.
+        // with a kick, and then another look at the mask ([`redistribute`]), so here or there it is
+        // seen that it blocks the signal now.
         if self.attention.load(Ordering::SeqCst) {
             self.leave_signals(new);
         }

@@ -4,9 +4,9 @@
 //! ## Read slots
 //!
 //! After a read that came from a patched call site, and where a wait says that such a descriptor is
-//! readable, the socket is asked to fill its read slot ([`net::Socket::fill_slot`]); it revokes the slot
-//! before it looks at its queue again. The descriptor table's lock is held meanwhile, so that a
-//! number never reads what another file put there.
+//! readable, the socket is asked to fill its read slot ([`net::Socket::fill_slot`]); it revokes the
+//! slot before it looks at its queue again. The descriptor table's lock is held meanwhile, so that
+//! a number never reads what another file put there.
 //!
 //! A slot is a number's, in an address space. So all who run there must have one descriptor table:
 //! a clone with CLONE_VM and without CLONE_FILES, and whoever gets a table of its own, end it for
@@ -16,8 +16,8 @@
 //! ## Changes that wait
 //!
 //! epoll_ctl(2) lays its change where the Sentry takes it before anything else that this task does:
-//! its next call by any way, a fault, a signal, a stop ([`apply_deferred`] in the task's loop). That
-//! is allowed ([`review`], before the task goes on) only where
+//! its next call by any way, a fault, a signal, a stop ([`apply_deferred`] in the task's loop).
+//! That is allowed ([`review`], before the task goes on) only where
 //!
 //! - the task is alone: nobody else has its descriptor table or runs in its address space;
 //! - nobody else has changed the epoll since ([`Epoll::changes`]): who was given it, changed it,
@@ -33,11 +33,11 @@
 //!
 //! **Nobody sees that it happens later.** An epoll's set is looked at by who waits for it, changes
 //! it, or reads its fdinfo. The first two need a descriptor of it. While the task is in application
-//! code only it has one, and it comes to the Sentry to use it, when [`apply_deferred`] has run; whom
-//! it makes by a clone, who may run before it goes on, finds no deferral ([`end`]); who takes one from
-//! outside (`pidfd_getfd`), or reads fdinfo, has [`look`] run first, and in the first case it is
-//! not deferred any more. What remains is what the file did meanwhile, between the change's true
-//! time T and its time here, D. Say that nobody waits meanwhile, as was said.
+//! code only it has one, and it comes to the Sentry to use it, when [`apply_deferred`] has run;
+//! whom it makes by a clone, who may run before it goes on, finds no deferral ([`end`]); who takes
+//! one from outside (`pidfd_getfd`), or reads fdinfo, has [`look`] run first, and in the first case
+//! it is not deferred any more. What remains is what the file did meanwhile, between the change's
+//! true time T and its time here, D. Say that nobody waits meanwhile, as was said.
 //!
 //! - *ADD, and MOD with EPOLLET or without*: Linux asks the file at T, and is told of what comes
 //!   after T. Here the file is asked at D. Whatever became ready up to D and still is, is found;
