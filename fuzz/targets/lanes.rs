@@ -70,7 +70,7 @@ libfuzzer_sys::fuzz_target!(|s: Stop| {
         }
         // What no lane may change.
         assert_eq!((regs.rsp, regs.fs_base), (before.rsp, before.fs_base));
-        let _ = (area.request(), area.back(), area.offered(), area.mask());
+        let _ = (area.request(), area.back(), area.slot_hits(), area.mask());
         let stack = area.stack();
         area.put_mask(s.blocks, || s.blocks);
         assert_eq!(area.mask(), s.blocks);

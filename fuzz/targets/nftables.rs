@@ -3,7 +3,7 @@
 
 use cloister_fuzz::Here;
 use libfuzzer_sys::{arbitrary, fuzz_target};
-use netfilter::attr::Asked;
+use netfilter::attr::Selection;
 use netfilter::nft::{self, Message, Transaction};
 use netfilter::packet::{Hook, Meta, Packet};
 use netfilter::rewrite::{Checksum, apply};
@@ -27,7 +27,7 @@ fuzz_target!(|input: Input| {
             attrs,
         };
         let _ = t.apply(&m);
-        let _ = nft::ask(&e.rules(), &m, Asked::All, 0, (1, "fuzz"));
+        let _ = nft::ask(&e.rules(), &m, Selection::All, 0, (1, "fuzz"));
     }
     let _ = c.commit(t.finish());
     for b in &input.packets {

@@ -28,8 +28,8 @@
 #define TEXT_LEN 0x2000ul
 #define COMMAND 0x7ffe10000000ul
 #define VDSO 0x7ffe20000000ul
-#define OFFERS 0x7ffe38000000ul
-#define OFFERS_LEN 0x80000ul
+#define READ_SLOTS 0x7ffe38000000ul
+#define READ_SLOTS_LEN 0x80000ul
 #define AREAS 0x7ffe40000000ul
 #define AREA_LEN 0x8000ul
 #define EVENT_NR 0x1c15
@@ -407,22 +407,22 @@ static void masked(int calls) {
 static void masked_spin(void) { masked(0); }
 static void masked_calls(void) { masked(1); }
 
-// What is offered to reads, and changes of an epoll, which it forges: counts, numbers, and more than there is.
-static void *offers_writer(void *p) {
+// Read slots, and changes of an epoll, which it forges: counts, numbers, and more than there is.
+static void *read_slots_writer(void *p) {
     guard();
     if (sigsetjmp(out, 1)) return p;
     while (!stop) {
-        uint64_t slot = OFFERS + 0x1000 + rnd() % 12 * 2048;
+        uint64_t slot = READ_SLOTS + 0x1000 + rnd() % 12 * 2048;
         switch (rnd() % 4) {
         case 0: *(volatile uint64_t *)slot ^= rnd() & 0xfffff00; break;
         case 1: *(volatile uint64_t *)slot = value(); break;
-        case 2: *(volatile uint32_t *)(OFFERS + rnd() % 3 * 4) = rnd() % 2 ? rnd() : rnd() % 12; break;
-        default: *(volatile uint64_t *)(OFFERS + 0x100 + (rnd() % 0xb00 & ~7ul)) = rnd() % 2 ? rnd() : 0x500000001ul + rnd() % 3; break;
+        case 2: *(volatile uint32_t *)(READ_SLOTS + rnd() % 3 * 4) = rnd() % 2 ? rnd() : rnd() % 12; break;
+        default: *(volatile uint64_t *)(READ_SLOTS + 0x100 + (rnd() % 0xb00 & ~7ul)) = rnd() % 2 ? rnd() : 0x500000001ul + rnd() % 3; break;
         }
     }
     return p;
 }
-static void offers(void) {
+static void read_slots(void) {
     int s[2], t[2], ep = epoll_create1(0);
     char b[4096];
     struct epoll_event e = {.events = EPOLLIN}, got[4];
@@ -436,12 +436,12 @@ static void offers(void) {
     // With a second thread only reads are answered there; else what is written here is taken, too.
     pthread_t w;
     int threads = rnd() % 2;
-    if (threads) pthread_create(&w, 0, offers_writer, 0);
+    if (threads) pthread_create(&w, 0, read_slots_writer, 0);
     else guard();
     for (int i = 0; i < 3000; i++) {
         if (!threads && sigsetjmp(out, 1)) break;
-        if (!threads && i % 3 == 0) scribble(OFFERS + (rnd() % OFFERS_LEN & ~7ul), 64, rnd() % 4);
-        if (!threads && i % 7 == 0) scribble(OFFERS, 0xc00, rnd() % 4);
+        if (!threads && i % 3 == 0) scribble(READ_SLOTS + (rnd() % READ_SLOTS_LEN & ~7ul), 64, rnd() % 4);
+        if (!threads && i % 7 == 0) scribble(READ_SLOTS, 0xc00, rnd() % 4);
         if (write(s[1], b, rnd() % 900) < 0 && errno == EAGAIN) while (recv(s[0], b, sizeof b, 0) > 0) {}
         epoll_ctl(ep, EPOLL_CTL_ADD, s[0], &e);
         epoll_wait(ep, got, 4, 0);
@@ -476,7 +476,7 @@ static void everything(void) {
 
 static const struct { const char *name; void (*run)(void); int times; } attacks[] = {
     {"jumps", jumps, 6}, {"events", events, 6}, {"events-once", events_once, 40}, {"own-calls", own_calls, 30},
-    {"any-calls", any_calls, 20}, {"exits", exits, 4}, {"no-event-nr", no_event_nr, 1}, {"areas", areas, 12}, {"offers", offers, 8}, {"text", text, 2},
+    {"any-calls", any_calls, 20}, {"exits", exits, 4}, {"no-event-nr", no_event_nr, 1}, {"areas", areas, 12}, {"read-slots", read_slots, 8}, {"text", text, 2},
     {"race", race, 6}, {"stack-race", stack_race, 6}, {"frames", frames, 6}, {"masked-spin", masked_spin, 3},
     {"masked-calls", masked_calls, 3}, {"everything", everything, 2}, {"fp-frames", fp_frames, 4}, {"faults", faults, 8}, {"starts", starts, 8},
     {"starts-late", starts_late, 1},    {"all-of-it", all_of_it, 1},

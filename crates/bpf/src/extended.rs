@@ -25,7 +25,7 @@ pub const MAX: usize = 4096;
 
 /// What a program is told, as `struct bpf_cgroup_dev_ctx` has it: the kind and the access, the
 /// major and the minor number.
-pub type Told = [u32; 3];
+pub type DeviceContext = [u32; 3];
 
 /// What a program is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,7 +58,7 @@ impl Program {
     }
     /// Its answer.
     #[must_use]
-    pub fn run(&self, told: &Told) -> u64 {
+    pub fn run(&self, told: &DeviceContext) -> u64 {
         let mut regs = [0u64; 16];
         let mut pc = 0;
         while let Some(insn) = self.0.get(pc) {
@@ -103,7 +103,7 @@ impl Program {
 }
 
 /// What stands at an offset of what it is told; 0 beyond it.
-fn load(told: &Told, off: i16, size: Size) -> u64 {
+fn load(told: &DeviceContext, off: i16, size: Size) -> u64 {
     let Ok(off) = usize::try_from(off) else {
         return 0;
     };

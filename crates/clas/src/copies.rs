@@ -8,25 +8,25 @@ use abi::{PAGE_SIZE, Result};
 /// Where new frames are best: so that they end before `before`, or else start at `after`, for host
 /// mappings to merge.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Beside {
+pub struct PlacementHint {
     pub before: Option<Cla>,
     pub after: Option<Cla>,
 }
 
 impl Clas {
-    /// New frames for a private copy, and whether they are in memory already: a place `beside`
-    /// others, or small ones that were just in use, or packed with the rest.
-    fn allocate_copy(&self, pages: u64, beside: Beside) -> Result<(Cla, bool)> {
+    /// New frames for a private copy, and whether they are in memory already: a place by `hint`,
+    /// beside others, or small ones that were just in use, or packed with the rest.
+    fn allocate_copy(&self, pages: u64, hint: PlacementHint) -> Result<(Cla, bool)> {
         let mut kept = false;
         let at = self.allocate_with(pages, Use::Anon, |inner| {
             kept = false;
-            if let Some(end) = beside.before.map(Cla::page)
+            if let Some(end) = hint.before.map(Cla::page)
                 && let Some(start) = end.checked_sub(pages)
                 && inner.free.covers(start, end)
             {
                 return Some(start);
             }
-            if let Some(start) = beside.after.map(Cla::page)
+            if let Some(start) = hint.after.map(Cla::page)
                 && inner.free.covers(start, start + pages)
             {
                 return Some(start);
@@ -41,8 +41,8 @@ impl Clas {
     }
 
     /// New frames with the contents of `pages` frames from `from` on.
-    pub fn copy_of(&self, from: Cla, pages: u64, beside: Beside) -> Result<Cla> {
-        let (to, kept) = self.allocate_copy(pages, beside)?;
+    pub fn copy_of(&self, from: Cla, pages: u64, hint: PlacementHint) -> Result<Cla> {
+        let (to, kept) = self.allocate_copy(pages, hint)?;
         if self.is_confidential(from, pages) {
             self.mark_confidential(to, pages);
         }
@@ -79,7 +79,7 @@ impl Clas {
     }
 
     /// New private frames that read as zeros.
-    pub fn allocate_beside(&self, pages: u64, beside: Beside) -> Result<Cla> {
-        Ok(self.allocate_copy(pages, beside)?.0)
+    pub fn allocate_hinted(&self, pages: u64, hint: PlacementHint) -> Result<Cla> {
+        Ok(self.allocate_copy(pages, hint)?.0)
     }
 }

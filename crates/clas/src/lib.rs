@@ -47,11 +47,11 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 pub use accounts::{Account, AccountId, AccountStats, Payer, PeakOf, pay_with};
-pub use copies::Beside;
+pub use copies::PlacementHint;
 pub use high::{is_above_high, take_above_high};
 pub use huge::LEN as HUGE;
 pub use map::{Map, Place};
-pub use pressure::{Lost, Part, Pressure, Stall, Threshold, Trigger};
+pub use pressure::{Part, Pressure, Stall, StallTime, Threshold, Trigger};
 pub use registry::MappingRegistry;
 pub use room::{Shortage, Waiter, kept_free, part_of_room};
 pub use swap::SwapStats;
@@ -282,16 +282,16 @@ impl Clas {
         after: Option<Cla>,
         va: Va,
     ) -> Result<Cla> {
-        self.allocate_at(pages, Use::File, Beside { before, after }, va)
+        self.allocate_at(pages, Use::File, PlacementHint { before, after }, va)
     }
 
     /// As [`Clas::allocate_near`], for private memory.
-    pub fn allocate_anon(&self, pages: u64, near: Beside, va: Va) -> Result<Cla> {
-        self.allocate_at(pages, Use::Anon, near, va)
+    pub fn allocate_anon(&self, pages: u64, hint: PlacementHint, va: Va) -> Result<Cla> {
+        self.allocate_at(pages, Use::Anon, hint, va)
     }
 
-    fn allocate_at(&self, pages: u64, what: Use, near: Beside, va: Va) -> Result<Cla> {
-        let Beside { before, after } = near;
+    fn allocate_at(&self, pages: u64, what: Use, hint: PlacementHint, va: Va) -> Result<Cla> {
+        let PlacementHint { before, after } = hint;
         self.allocate_with(pages, what, |inner| {
             if let Some(end) = before.map(Cla::page)
                 && let Some(start) = end.checked_sub(pages)
@@ -403,7 +403,7 @@ impl Clas {
             return;
         }
         // Without the lock: until they are in the free runs, nobody else knows these frames.
-        let ends: SmallVec<[(swap::Gone, bool); 4]> = freed
+        let ends: SmallVec<[(swap::FreedFrames, bool); 4]> = freed
             .iter()
             .map(|f| {
                 let swap = self.swap.get();

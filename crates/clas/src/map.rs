@@ -136,7 +136,7 @@ mod tests {
         c.swap_in_memory(100 * P).unwrap();
         let a = c.allocate(40, None).unwrap();
         let b = c
-            .allocate_anon(20, crate::Beside::default(), abi::Va(0))
+            .allocate_anon(20, crate::PlacementHint::default(), abi::Va(0))
             .unwrap();
         c.slice(a, 3 * P as usize)
             .copy_from(&vec![1; 3 * P as usize]);

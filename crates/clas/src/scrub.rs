@@ -144,7 +144,7 @@ impl Clas {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Beside;
+    use crate::PlacementHint;
     use abi::Va;
 
     const P: u64 = PAGE_SIZE;
@@ -159,7 +159,9 @@ mod tests {
     }
 
     fn anon(c: &Clas, pages: u64) -> Cla {
-        let at = c.allocate_anon(pages, Beside::default(), Va(0)).unwrap();
+        let at = c
+            .allocate_anon(pages, PlacementHint::default(), Va(0))
+            .unwrap();
         c.slice(at, SECRET.len()).copy_from(SECRET);
         at
     }
@@ -171,7 +173,7 @@ mod tests {
         c.mark_confidential(at, 2);
         assert!(c.is_confidential(at, 1) && c.is_confidential(at, 4));
         assert!(!c.is_confidential(at.add(2 * P), 2));
-        let copy = c.copy_of(at, 4, Beside::default()).unwrap();
+        let copy = c.copy_of(at, 4, PlacementHint::default()).unwrap();
         assert!(c.is_confidential(copy, 1) && holds(&c, copy));
         // Its end is not that of the mark: others still have it.
         c.incref(at, 4);

@@ -51,7 +51,7 @@ fn small_runs_stay_in_memory_and_read_as_zeros() {
     let n = c.inner.lock().kept.pages();
     assert!(n == 16 || n == 12);
     // For a copy, what is in memory is best.
-    let copy = c.copy_of(a, 2, Beside::default()).unwrap();
+    let copy = c.copy_of(a, 2, PlacementHint::default()).unwrap();
     assert!(c.inner.lock().kept.pages() < n);
     c.decref(copy, 2);
     // Long ones, and those with holes, are given back.
@@ -142,7 +142,7 @@ fn guesses_do_not_wait_and_others_not_for_ever() {
     c.is_ending();
     let start = Instant::now();
     assert_eq!(c.allocate_near(2, None, None, Va(0)), Err(ENOMEM));
-    assert_eq!(c.copy_of(a, 1, Beside::default()), Err(ENOMEM));
+    assert_eq!(c.copy_of(a, 1, PlacementHint::default()), Err(ENOMEM));
     assert!(start.elapsed() < Duration::from_secs(1));
     // Others that end, and give nothing: one deadline.
     let other = c.clone();

@@ -426,7 +426,7 @@ pub fn run(args: RuntimeArgs, command: Command) -> ExitCode {
     let absolute = |p: PathBuf| std::path::absolute(&p).unwrap_or(p);
     let rules = crate::network::rules(&args.allow, &args.deny, args.policy.as_deref());
     let rt = Runtime {
-        memory: oci::memory::Beside {
+        memory: oci::memory::MemoryOptions {
             swap: args.swap,
             swap_dir: args.swap_dir.map(absolute),
             replacement: args.replacement,

@@ -7,7 +7,7 @@ use crate::complain;
 use crate::network::Opened;
 use crate::signals;
 use crate::stdio::{self, RawMode};
-use ::oci::start::{Begins, Given, KernelOptions, Place, Start, start};
+use ::oci::start::{Begins, KernelOptions, Place, SentryFds, Start, start};
 use ::oci::{Error, Result};
 use config::Stdio;
 use sandbox::{EXIT_NOT_FOUND, EXIT_NOT_STARTED, Ending};
@@ -44,13 +44,13 @@ fn try_run(args: &Do) -> Result<ExitCode> {
     let devices = network.devices.take();
     let pcap = network.pcap.take();
     let plan = plan::plan(args, std::mem::take(&mut network.outside))?;
-    let given = Given {
+    let given = SentryFds {
         stdio: stdio::of_caller(),
         log: args.log.as_deref().map(open_log).transpose()?,
         swap: (args.swap_dir.as_deref())
             .map(|dir| oci::nameless_file(dir, "swap"))
             .transpose()?,
-        ..Given::default()
+        ..SentryFds::default()
     };
     let signals =
         signals::open().map_err(|e| Error::new(format!("could not watch signals: {e}")))?;

@@ -6,7 +6,9 @@
 mod memory;
 mod resources;
 
-pub use memory::{Lost, MapCell, MapProcess, MemoryMap, MemoryProcess, MemoryReport, Pressure};
+pub use memory::{
+    MapCell, MapProcess, MemoryMap, MemoryProcess, MemoryReport, Pressure, StallTime,
+};
 pub use resources::{BoundsSpec, LEAST_MEMORY, Limits, MemoryChange, Replacement};
 
 use hostcall::{HostFd, RawFd};

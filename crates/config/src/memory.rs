@@ -32,13 +32,13 @@ pub struct MemoryReport {
 /// As in /proc/pressure/memory: some of the threads stalled, or none ran meanwhile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Pressure {
-    pub some: Lost,
-    pub full: Lost,
+    pub some: StallTime,
+    pub full: StallTime,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Lost {
+pub struct StallTime {
     /// In percent, over 10, 60 and 300 seconds.
     pub averages: [f64; 3],
     pub total_us: u64,

@@ -55,7 +55,7 @@ pub enum Transport {
 
 /// A question that was understood.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct DnsQuery {
     id: u16,
     /// As [`normal`] gives it.
     pub name: String,
@@ -84,7 +84,7 @@ fn has_use(t: TYPE) -> bool {
 }
 
 /// Reads a question.
-pub fn question(bytes: &[u8], by: Transport) -> Result<Asked, Unasked> {
+pub fn question(bytes: &[u8], by: Transport) -> Result<DnsQuery, Unasked> {
     // Before anything is parsed: what a stub of a C library writes is short, and has one question.
     let Some(head) = Head::of(bytes) else {
         return Err(Unasked::Nothing);
@@ -115,7 +115,7 @@ pub fn question(bytes: &[u8], by: Transport) -> Result<Asked, Unasked> {
         return refuse(RCODE::NameError);
     };
     let offered = packet.opt().map(|o| usize::from(o.udp_packet_size));
-    Ok(Asked {
+    Ok(DnsQuery {
         id: packet.id(),
         name,
         kind: q.qtype,
@@ -131,7 +131,7 @@ pub fn question(bytes: &[u8], by: Transport) -> Result<Asked, Unasked> {
     })
 }
 
-impl Asked {
+impl DnsQuery {
     /// The question as it is asked: of the first one only name and type.
     #[must_use]
     pub fn ask(&self, id: u16) -> Vec<u8> {

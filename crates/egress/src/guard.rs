@@ -2,7 +2,7 @@
 
 use crate::Protocol;
 use crate::counts::Counts;
-use crate::dns::{Asked, Transport, Truncated, Unasked, question};
+use crate::dns::{DnsQuery, Transport, Truncated, Unasked, question};
 use crate::pins::Pins;
 use crate::policy::Policy;
 use crate::refusal::{Reason, Refusal};
@@ -22,8 +22,8 @@ pub struct Guard {
 /// What becomes of a question for a name.
 #[derive(Debug)]
 pub enum Question {
-    /// It is asked, as [`Asked::ask`] has it.
-    Ask(Asked),
+    /// It is asked, as [`DnsQuery::ask`] has it.
+    Ask(DnsQuery),
     /// This is its answer; with what was refused, if that is why.
     Answer(Vec<u8>, Option<Refusal>),
     /// It is none.
@@ -132,11 +132,11 @@ impl Guard {
         }
     }
 
-    /// The upstream server's answer, as [`Asked::answer`]: its addresses are the name's from now
+    /// The upstream server's answer, as [`DnsQuery::answer`]: its addresses are the name's from now
     /// on.
     pub fn answer(
         &mut self,
-        asked: &Asked,
+        asked: &DnsQuery,
         bytes: &[u8],
         id: u16,
         by: Transport,
@@ -151,7 +151,7 @@ impl Guard {
 
     /// The answer where no server gave one.
     #[must_use]
-    pub fn no_answer(asked: &Asked) -> Vec<u8> {
+    pub fn no_answer(asked: &DnsQuery) -> Vec<u8> {
         asked.answer_with(RCODE::ServerFailure)
     }
 }

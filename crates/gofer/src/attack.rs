@@ -3,7 +3,7 @@
 //! bounded.
 
 use crate::line::{BUFFER, Line};
-use crate::proto::{Access, Handle, Reply, Request, Then};
+use crate::proto::{Access, Handle, Reply, Request, WalkPurpose};
 use crate::sample::{Sample, Samples};
 use crate::server::{Root, Server, Writable};
 use crate::wire::{MAX_CLOSES, MIN_CONNECTIONS};
@@ -159,7 +159,7 @@ fn walk(from: Handle, names: &[&str]) -> Request {
         from,
         names: names.iter().map(|n| n.as_bytes().to_vec()).collect(),
         siblings: Vec::new(),
-        then: Then::Read,
+        then: WalkPurpose::Read,
     }
 }
 

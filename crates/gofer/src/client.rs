@@ -1,7 +1,7 @@
 //! The Sentry's side.
 
 use crate::line::{BUFFER, Line};
-use crate::proto::{Access, Attr, Entry, Handle, Reply, Request, Seen, Step, Then};
+use crate::proto::{Access, Attr, Entry, Handle, Reply, Request, Seen, Step, WalkPurpose};
 use crate::wire::{Hello, MAX_ALSO, MAX_CLOSES, connection_of};
 use abi::Result;
 use abi::attr::{NewNode, SetAttr, StatFs};
@@ -90,7 +90,7 @@ impl Connection {
 
 /// A file that was made.
 #[derive(Clone, Debug)]
-pub struct Made {
+pub struct CreatedFile {
     pub attr: Attr,
     pub handle: Handle,
     /// Of the directory that it was made in.
@@ -123,11 +123,11 @@ pub struct Walked {
     pub fd: Option<HostFd>,
 }
 
-fn made(reply: Reply) -> Result<Made> {
+fn made(reply: Reply) -> Result<CreatedFile> {
     match reply {
         Reply::Node {
             attr, handle, dir, ..
-        } => Ok(Made { attr, handle, dir }),
+        } => Ok(CreatedFile { attr, handle, dir }),
         _ => Err(EIO),
     }
 }
@@ -279,10 +279,10 @@ impl Client {
             _ => Err(EIO),
         }
     }
-    fn node(&self, request: &Request, also: &[Vec<u8>]) -> Result<Made> {
+    fn node(&self, request: &Request, also: &[Vec<u8>]) -> Result<CreatedFile> {
         made(self.call_with(request, also)?.0)
     }
-    fn node_and_fd(&self, request: &Request, also: &[Vec<u8>]) -> Result<(Made, HostFd)> {
+    fn node_and_fd(&self, request: &Request, also: &[Vec<u8>]) -> Result<(CreatedFile, HostFd)> {
         let (reply, mut fds) = self.call_with(request, also)?;
         let node = made(reply)?;
         match fds.pop() {
@@ -343,7 +343,7 @@ impl Client {
         from: Handle,
         names: Vec<Vec<u8>>,
         siblings: Vec<Vec<u8>>,
-        then: Then,
+        then: WalkPurpose,
     ) -> Result<Walked> {
         let (n, others) = (names.len(), siblings.len());
         let request = Request::Walk {
@@ -361,7 +361,7 @@ impl Client {
                 },
                 mut fds,
             ) if steps.len() <= n && siblings.len() <= others => {
-                let whole = then == Then::Read && steps.len() == n && stopped.is_none();
+                let whole = then == WalkPurpose::Read && steps.len() == n && stopped.is_none();
                 Ok(Walked {
                     steps,
                     stopped,
@@ -400,21 +400,31 @@ impl Client {
         dir: impl Into<In<'a>>,
         name: &[u8],
         new: NewNode,
-    ) -> Result<(Made, HostFd)> {
+    ) -> Result<(CreatedFile, HostFd)> {
         let In { dir, also } = dir.into();
         let name = name.to_vec();
         self.node_and_fd(&Request::Create { dir, name, new }, also)
     }
     /// A regular file without a name.
-    pub fn tmpfile(&self, dir: Handle, new: NewNode) -> Result<(Made, HostFd)> {
+    pub fn tmpfile(&self, dir: Handle, new: NewNode) -> Result<(CreatedFile, HostFd)> {
         self.node_and_fd(&Request::TmpFile { dir, new }, &[])
     }
-    pub fn mkdir<'a>(&self, dir: impl Into<In<'a>>, name: &[u8], new: NewNode) -> Result<Made> {
+    pub fn mkdir<'a>(
+        &self,
+        dir: impl Into<In<'a>>,
+        name: &[u8],
+        new: NewNode,
+    ) -> Result<CreatedFile> {
         let In { dir, also } = dir.into();
         let name = name.to_vec();
         self.node(&Request::Mkdir { dir, name, new }, also)
     }
-    pub fn mknod<'a>(&self, dir: impl Into<In<'a>>, name: &[u8], new: NewNode) -> Result<Made> {
+    pub fn mknod<'a>(
+        &self,
+        dir: impl Into<In<'a>>,
+        name: &[u8],
+        new: NewNode,
+    ) -> Result<CreatedFile> {
         let In { dir, also } = dir.into();
         let name = name.to_vec();
         self.node(&Request::Mknod { dir, name, new }, also)
@@ -425,7 +435,7 @@ impl Client {
         name: &[u8],
         target: &[u8],
         new: NewNode,
-    ) -> Result<Made> {
+    ) -> Result<CreatedFile> {
         let In { dir, also } = dir.into();
         let request = Request::Symlink {
             dir,

@@ -39,8 +39,8 @@ pub mod proto;
 pub mod server;
 pub mod wire;
 
-pub use client::{Client, In, Made, Walked};
-pub use proto::{Attr, Handle, Then};
+pub use client::{Client, CreatedFile, In, Walked};
+pub use proto::{Attr, Handle, WalkPurpose};
 pub use server::{Root, Server};
 
 #[cfg(test)]

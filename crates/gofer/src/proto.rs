@@ -11,5 +11,5 @@ mod reply;
 mod request;
 
 pub use attr::{ACL, Attr};
-pub use reply::{Entry, Named, Reply, Seen, Step};
-pub use request::{Access, Handle, Piggybacked, Request, Then};
+pub use reply::{Entry, NameTarget, Reply, Seen, Step};
+pub use request::{Access, Handle, Piggybacked, Request, WalkPurpose};

@@ -5,7 +5,7 @@ mod messages;
 
 use crate::client::Client;
 use crate::line::Line;
-use crate::proto::{Access, Handle, Reply, Request, Step, Then};
+use crate::proto::{Access, Handle, Reply, Request, Step, WalkPurpose};
 use crate::server::{Root, Server, Writable};
 use crate::wire::Hello;
 use abi::attr::{NewNode, Perm, SetAttr};
@@ -64,7 +64,7 @@ fn walk(
     from: Handle,
     names: Vec<Vec<u8>>,
 ) -> abi::Result<(Vec<Step>, Option<abi::Errno>)> {
-    let w = c.walk(from, names, Vec::new(), Then::Nothing)?;
+    let w = c.walk(from, names, Vec::new(), WalkPurpose::Nothing)?;
     assert!(w.fd.is_none(), "nobody asked for it");
     Ok((w.steps, w.stopped))
 }
@@ -84,7 +84,7 @@ fn a_walk_brings_a_descriptor_for_reading() {
     let (c, server) = client(&dir.0, Writable::No);
     let (_, root, _) = c.attach("root").unwrap();
     let fd = |path: &str| {
-        c.walk(root, names(path), Vec::new(), Then::Read)
+        c.walk(root, names(path), Vec::new(), WalkPurpose::Read)
             .unwrap()
             .fd
     };

@@ -16,7 +16,7 @@ use clas::MappingRegistry;
 use descriptors::Fds;
 use gofer::proto::{Attr, Entry};
 use gofer::wire::MAX_NAMES;
-use gofer::{Handle, Then, Walked};
+use gofer::{Handle, WalkPurpose, Walked};
 pub(crate) use known::Version;
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -261,9 +261,9 @@ impl Inode for GoferInode {
         let names = self.names_ahead(name, next.rest);
         let all = next.rest.split(|b| *b == b'/').filter(|n| !n.is_empty());
         let then = if next.reads && all.count() + 1 == names.len() {
-            Then::Read
+            WalkPurpose::Read
         } else {
-            Then::Nothing
+            WalkPurpose::Nothing
         };
         self.fs.may_hold(cx)?;
         let since = self.fs.changes.load(Ordering::Relaxed);

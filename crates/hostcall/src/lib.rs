@@ -5,7 +5,7 @@
 //! table, so the list and the code cannot disagree. The standard library's own calls (threads,
 //! memory, exit) are listed with the reason `std`.
 //!
-//! This room may use `unsafe`: it is where memory and file descriptors cross into the host.
+//! This crate may use `unsafe`: it is where memory and file descriptors cross into the host.
 
 pub mod auxv;
 pub mod bpf;

@@ -2,7 +2,7 @@
 
 use crate::Keys;
 use crate::key::Serial;
-use crate::rings::{Handle, Own, Rings};
+use crate::rings::{Handle, Rings, TaskRing};
 use crate::state::State;
 use parking_lot::MutexGuard;
 use std::sync::Arc;
@@ -20,23 +20,23 @@ pub struct Act<'a> {
 }
 
 impl Act<'_> {
-    fn ring_mut(&mut self, which: Own) -> &mut Option<Handle> {
+    fn ring_mut(&mut self, which: TaskRing) -> &mut Option<Handle> {
         match which {
-            Own::Thread => &mut self.rings.thread,
-            Own::Process => &mut self.rings.process,
-            Own::Session => &mut self.rings.session,
+            TaskRing::Thread => &mut self.rings.thread,
+            TaskRing::Process => &mut self.rings.process,
+            TaskRing::Session => &mut self.rings.session,
         }
     }
-    pub(crate) fn ring(&self, which: Own) -> Option<Serial> {
+    pub(crate) fn ring(&self, which: TaskRing) -> Option<Serial> {
         let h = match which {
-            Own::Thread => &self.rings.thread,
-            Own::Process => &self.rings.process,
-            Own::Session => &self.rings.session,
+            TaskRing::Thread => &self.rings.thread,
+            TaskRing::Process => &self.rings.process,
+            TaskRing::Session => &self.rings.session,
         };
         h.as_ref().map(Handle::serial)
     }
     /// Makes a key the task's keyring.
-    pub(crate) fn install(&mut self, which: Own, serial: Serial) {
+    pub(crate) fn install(&mut self, which: TaskRing, serial: Serial) {
         self.state.hold(serial);
         let new = Handle::of_held(self.keys.clone(), serial);
         let old = self.ring_mut(which).replace(new);

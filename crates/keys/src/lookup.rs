@@ -3,7 +3,7 @@
 use crate::access::Ref;
 use crate::act::Act;
 use crate::key::Serial;
-use crate::rings::Own;
+use crate::rings::TaskRing;
 use abi::Result;
 use abi::errno::{EINVAL, ENOKEY};
 
@@ -62,8 +62,8 @@ impl Act<'_> {
     }
     fn named(&mut self, id: i32, how: Lookup) -> Result<Ref> {
         let serial = match id {
-            THREAD => self.own(Own::Thread, how)?,
-            PROCESS => self.own(Own::Process, how)?,
+            THREAD => self.own(TaskRing::Thread, how)?,
+            PROCESS => self.own(TaskRing::Process, how)?,
             SESSION => self.session(how)?,
             USERS => self.user_rings()?.0,
             USERS_SESSION => self.user_rings()?.1,
@@ -73,7 +73,7 @@ impl Act<'_> {
         };
         Ok(Ref::possessed(serial))
     }
-    fn own(&mut self, which: Own, how: Lookup) -> Result<Serial> {
+    fn own(&mut self, which: TaskRing, how: Lookup) -> Result<Serial> {
         match self.ring(which) {
             Some(k) => Ok(k),
             None if how.contains(Lookup::CREATE) => self.install_new(which),
@@ -83,16 +83,16 @@ impl Act<'_> {
     /// The session's keyring. A task that has none has its user's, until it would change it.
     fn session(&mut self, how: Lookup) -> Result<Serial> {
         let creates = how.contains(Lookup::CREATE);
-        let Some(k) = self.ring(Own::Session) else {
+        let Some(k) = self.ring(TaskRing::Session) else {
             let (_, users) = self.user_rings()?;
             if creates {
-                return self.install_new(Own::Session);
+                return self.install_new(TaskRing::Session);
             }
-            self.install(Own::Session, users);
+            self.install(TaskRing::Session, users);
             return Ok(users);
         };
         if creates && self.state.key(k)?.is_users {
-            return self.install_new(Own::Session);
+            return self.install_new(TaskRing::Session);
         }
         Ok(k)
     }

@@ -4,7 +4,7 @@ use crate::access::Ref;
 use crate::act::Act;
 use crate::key::*;
 use crate::lookup::{Lookup, Need};
-use crate::rings::Own;
+use crate::rings::TaskRing;
 use crate::search::{Query, Target};
 use crate::state::New;
 use abi::Result;
@@ -161,7 +161,7 @@ impl Act<'_> {
             USERS | USERS_SESSION => 3,
             _ => 0,
         };
-        let rings = [Own::Thread, Own::Process, Own::Session];
+        let rings = [TaskRing::Thread, TaskRing::Process, TaskRing::Session];
         let own = rings[from..].iter().find_map(|which| self.ring(*which));
         let k = match own {
             Some(k) => k,
@@ -175,8 +175,8 @@ impl Act<'_> {
         let old = self.rings.destination;
         match to {
             -1 => return Ok(old),
-            THREAD if self.rings.thread.is_none() => drop(self.install_new(Own::Thread)?),
-            PROCESS if self.rings.process.is_none() => drop(self.install_new(Own::Process)?),
+            THREAD if self.rings.thread.is_none() => drop(self.install_new(TaskRing::Thread)?),
+            PROCESS if self.rings.process.is_none() => drop(self.install_new(TaskRing::Process)?),
             DEFAULT | THREAD | PROCESS | SESSION | USERS | USERS_SESSION | REQUESTOR => {}
             _ => return Err(EINVAL),
         }

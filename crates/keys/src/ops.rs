@@ -6,7 +6,7 @@ use crate::act::Act;
 use crate::key::*;
 use crate::limits::Setting;
 use crate::lookup::{Lookup, Need};
-use crate::rings::Own;
+use crate::rings::TaskRing;
 use crate::search::{Query, Target};
 use crate::state::State;
 use abi::Result;
@@ -248,7 +248,7 @@ impl Act<'_> {
     /// The session's keyring, and whose it is.
     #[must_use]
     pub fn session_owner(&self) -> Option<(Serial, u32)> {
-        let k = self.ring(Own::Session)?;
+        let k = self.ring(TaskRing::Session)?;
         self.state.key(k).ok().map(|key| (k, key.uid))
     }
 }

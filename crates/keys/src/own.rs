@@ -4,7 +4,7 @@
 use crate::access::Ref;
 use crate::act::Act;
 use crate::key::*;
-use crate::rings::Own;
+use crate::rings::TaskRing;
 use crate::state::{New, Registers};
 use abi::Result;
 use abi::errno::{EAGAIN, EINVAL};
@@ -12,13 +12,13 @@ use vfs::userns::INVALID;
 
 impl Act<'_> {
     /// Makes a keyring that is the task's (`install_*_keyring_to_cred`).
-    pub(crate) fn install_new(&mut self, which: Own) -> Result<Serial> {
+    pub(crate) fn install_new(&mut self, which: TaskRing) -> Result<Serial> {
         let read = READ << USER;
         let (name, more, quota): (&[u8], _, _) = match which {
-            Own::Thread => (b"_tid", 0, Quota::Overrun),
-            Own::Process => (b"_pid", 0, Quota::Overrun),
-            Own::Session if self.rings.session.is_some() => (b"_ses", read, Quota::In),
-            Own::Session => (b"_ses", read, Quota::Overrun),
+            TaskRing::Thread => (b"_tid", 0, Quota::Overrun),
+            TaskRing::Process => (b"_pid", 0, Quota::Overrun),
+            TaskRing::Session if self.rings.session.is_some() => (b"_ses", read, Quota::In),
+            TaskRing::Session => (b"_ses", read, Quota::Overrun),
         };
         let new = New {
             kind: Type::Keyring,
@@ -34,15 +34,15 @@ impl Act<'_> {
     }
     /// A new thread begins with a keyring of its own.
     pub fn begin_thread(&mut self) -> Result<()> {
-        self.install_new(Own::Thread).map(|_| ())
+        self.install_new(TaskRing::Thread).map(|_| ())
     }
     /// Joins a session: a new one, or that of a name (`join_session_keyring`).
     pub fn join_session(&mut self, name: Option<&[u8]>) -> Result<Serial> {
         let Some(name) = name else {
-            return self.install_new(Own::Session);
+            return self.install_new(TaskRing::Session);
         };
         let found = self.named_ring(name);
-        if found.is_some() && found == self.ring(Own::Session) {
+        if found.is_some() && found == self.ring(TaskRing::Session) {
             return Ok(0);
         }
         let serial = match found {
@@ -59,7 +59,7 @@ impl Act<'_> {
                 self.state.make(self.cred, new)?
             }
         };
-        self.install(Own::Session, serial);
+        self.install(TaskRing::Session, serial);
         Ok(serial)
     }
     /// The keyring of this name that may be searched (`find_keyring_by_name`).
@@ -212,7 +212,7 @@ impl Act<'_> {
     /// The task's user or group for files changed: so does its thread's keyring's
     /// (`key_fsuid_changed`).
     pub fn owner_changed(&mut self) {
-        if let Some(k) = self.ring(Own::Thread) {
+        if let Some(k) = self.ring(TaskRing::Thread) {
             let _ = self.state.set_owner(k, self.cred.fsuid);
             if let Ok(key) = self.state.key_mut(k) {
                 key.gid = self.cred.fsgid;

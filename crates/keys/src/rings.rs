@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 /// Holds a key.
 #[derive(Debug)]
-struct Held {
+struct KeyRef {
     keys: Arc<Keys>,
     serial: Serial,
 }
 
-impl Drop for Held {
+impl Drop for KeyRef {
     fn drop(&mut self) {
         self.keys.state.lock().unhold(self.serial);
     }
@@ -19,12 +19,12 @@ impl Drop for Held {
 
 /// A task's hold of a key.
 #[derive(Clone, Debug)]
-pub struct Handle(Arc<Held>);
+pub struct Handle(Arc<KeyRef>);
 
 impl Handle {
     /// Of a key that was held for it.
     pub(crate) fn of_held(keys: Arc<Keys>, serial: Serial) -> Handle {
-        Handle(Arc::new(Held { keys, serial }))
+        Handle(Arc::new(KeyRef { keys, serial }))
     }
     pub(crate) fn serial(&self) -> Serial {
         self.0.serial
@@ -83,7 +83,7 @@ impl Rings {
 
 /// Which of a task's keyrings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Own {
+pub(crate) enum TaskRing {
     Thread,
     Process,
     Session,

@@ -5,7 +5,7 @@
 use crate::access::Ref;
 use crate::act::Act;
 use crate::key::*;
-use crate::rings::Own;
+use crate::rings::TaskRing;
 use crate::state::{DEPTH_MAX, Seen, VISITS_MAX};
 use abi::errno::{EACCES, EAGAIN, EKEYEXPIRED, EKEYREVOKED, ENOKEY, ENOMEM, ENOTDIR};
 use abi::{Errno, Result};
@@ -147,8 +147,12 @@ impl Act<'_> {
         None
     }
     pub(crate) fn own_rings(&self) -> impl Iterator<Item = Serial> + use<> {
-        let session = self.ring(Own::Session).or_else(|| self.user_session());
-        let rings = [self.ring(Own::Thread), self.ring(Own::Process), session];
+        let session = self.ring(TaskRing::Session).or_else(|| self.user_session());
+        let rings = [
+            self.ring(TaskRing::Thread),
+            self.ring(TaskRing::Process),
+            session,
+        ];
         rings.into_iter().flatten()
     }
     /// Searches the task's own keyrings. Where nothing was found, `EAGAIN` or a key that says that

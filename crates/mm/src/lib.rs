@@ -32,7 +32,7 @@
 //! # Prediction
 //!
 //! When to map and how much is a guess, by what the application did before. `predict` makes plans
-//! of history; `ahead` does what they say, and looks at what became of it.
+//! of history; `prefault` does what they say, and looks at what became of it.
 //!
 //! # Where what is
 //!
@@ -81,7 +81,6 @@
 mod advise;
 mod age;
 mod ages;
-mod ahead;
 mod barriers;
 mod bounds;
 mod brk;
@@ -106,6 +105,7 @@ mod place;
 mod pma;
 pub mod policy;
 mod predict;
+mod prefault;
 mod privacy;
 mod protect;
 mod quota;
@@ -147,7 +147,7 @@ pub use info::{Footprint, Usage, VmaInfo, VmaUsage};
 pub use platform::{Prot, USER_MAX, USER_MIN};
 pub use privacy::{Dumpable, Privacy};
 pub use room::Layout;
-pub use swap::{Pick, Sent};
+pub use swap::{Pick, SwapOut};
 pub use types::{Access, Fault, FaultInfo, Limits, MapFile, MapName, MmapRequest};
 pub use user::{UserIo, UserRange};
 pub use vma::VmaFlags;

@@ -104,7 +104,7 @@ impl State {
         } else if at_once {
             self.map_at_once(r);
         } else if maps_file {
-            self.map_file_ahead(r);
+            self.prefault_file(r);
         }
         Ok(start)
     }
@@ -157,7 +157,7 @@ impl State {
         })
     }
 
-    fn map_file_ahead(&mut self, r: Range<u64>) {
+    fn prefault_file(&mut self, r: Range<u64>) {
         let vma = self.vmas.get(r.start).filter(|(e, _)| *e == r);
         if let Some(vma) = vma.map(|(_, v)| v.clone()) {
             self.file_mapped(&r, &vma);

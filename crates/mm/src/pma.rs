@@ -2,7 +2,7 @@
 
 use crate::{PAGE, Result};
 use abi::errno::EINTR;
-use clas::{Backing, Beside, Cla, Clas};
+use clas::{Backing, Cla, Clas, PlacementHint};
 use std::ops::Range;
 
 /// What a PMA's backing is, and whether it may be written.
@@ -74,12 +74,12 @@ impl Pma {
     }
 
     /// New frames with the contents of the first `len` bytes.
-    pub(crate) fn copy(&self, clas: &Clas, len: u64, beside: Beside) -> Result<Cla> {
+    pub(crate) fn copy(&self, clas: &Clas, len: u64, hint: PlacementHint) -> Result<Cla> {
         let pages = len / PAGE;
         match self.backing {
-            Backing::Frames(at) => clas.copy_of(at, pages, beside),
+            Backing::Frames(at) => clas.copy_of(at, pages, hint),
             Backing::Host { fd, offset } => {
-                let to = clas.allocate_beside(pages, beside)?;
+                let to = clas.allocate_hinted(pages, hint)?;
                 read_host(clas, fd, offset, to, len as usize)
                     .inspect_err(|_| clas.decref(to, pages))?;
                 Ok(to)

@@ -1,5 +1,5 @@
 //! What the application will do next, judged by what it did: history in, plans out. Nothing here
-//! looks at memory or changes it; `ahead` asks for plans, does what they say, and tells what
+//! looks at memory or changes it; `prefault` asks for plans, does what they say, and tells what
 //! became of it. Nothing relies on a plan: a wrong guess costs a fault, or a mapping that nobody
 //! uses.
 //!
@@ -14,7 +14,7 @@
 //! - *fork(2)* ([`AfterFork`]): where earlier children and their parents faulted ([`Hot`]) the
 //!   next child gets its own copies, and host mappings, from the start.
 //! - *Libraries*: the first fault in one of a library's mappings serves all of them. That needs no
-//!   history: `ahead`.
+//!   history: `prefault`.
 
 use crate::PAGE;
 use crate::pma::window;

@@ -8,7 +8,7 @@ use crate::types::Bad;
 use crate::vma::{FileAt, Vma, VmaFlags};
 use abi::Va;
 use abi::errno::ENOMEM;
-use clas::{Access, Backing, Beside};
+use clas::{Access, Backing, PlacementHint};
 use std::ops::Range;
 
 /// So much is mapped at once at most, of what is there already: the host takes the faults.
@@ -204,13 +204,13 @@ impl State {
             }
         }
         let mut from = pma.after(part.start - r.start);
-        let beside = self.pmas.beside(&part);
-        let to = match from.copy(&self.clas, part.end - part.start, beside) {
+        let hint = self.pmas.placement_hint(&part);
+        let to = match from.copy(&self.clas, part.end - part.start, hint) {
             Err(ENOMEM) if part.end - part.start > PAGE && effort == Effort::Needed => {
                 let page = Va(va).page_down().0;
                 from = from.after(page - part.start);
                 part = page..page + PAGE;
-                from.copy(&self.clas, PAGE, Beside::default())
+                from.copy(&self.clas, PAGE, PlacementHint::default())
             }
             r => r,
         };
@@ -239,14 +239,14 @@ impl State {
                 let own = self.own_at_once(CHUNK);
                 let most = |n: u64| self.clas.at_once(n.min(own));
                 let r = self.chunk.next(most, va, &hole);
-                let near = around.beside(&r);
+                let hint = around.placement_hint(&r);
                 let pages = (r.end - r.start) / PAGE;
-                let (at, r) = match self.clas.allocate_anon(pages, near, Va(r.start)) {
+                let (at, r) = match self.clas.allocate_anon(pages, hint, Va(r.start)) {
                     Ok(at) => (at, r),
                     Err(_) if effort == Effort::Guess => return Err(Bad::Memory),
                     Err(_) => {
                         let page = Va(va).page_down().0;
-                        let at = self.clas.allocate_beside(1, Beside::default());
+                        let at = self.clas.allocate_hinted(1, PlacementHint::default());
                         let at = at.map_err(|_| Bad::Memory)?;
                         (at, page..page + PAGE)
                     }

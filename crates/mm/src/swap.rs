@@ -61,15 +61,15 @@ pub enum Pick {
 
 /// What went.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Sent {
+pub struct SwapOut {
     pub bytes: u64,
     /// Of [`Pick::Lap`]: the lap is over.
     pub at_end: bool,
 }
 
-impl Sent {
+impl SwapOut {
     /// Nothing, and there is no more.
-    const NOTHING: Sent = Sent {
+    const NOTHING: SwapOut = SwapOut {
         bytes: 0,
         at_end: true,
     };
@@ -88,16 +88,16 @@ impl Mm {
     /// this account or one below pays for, but nothing of its reservation. For who holds the
     /// address space it waits so long (else a busy process would give nothing, and others more);
     /// where that one waits for room, it is asked to do it, later.
-    pub fn send_out(&self, bytes: u64, of: AccountId, pick: Pick, patience: Duration) -> Sent {
+    pub fn send_out(&self, bytes: u64, of: AccountId, pick: Pick, patience: Duration) -> SwapOut {
         let held = || (!self.waiter.waits()).then(|| self.state.try_lock_for(patience));
         let Some(mut st) = self.state.try_lock().or_else(|| held().flatten()) else {
             if self.waiter.ask(bytes, of) {
                 self.clas.wake_waiters();
             }
-            return Sent::NOTHING;
+            return SwapOut::NOTHING;
         };
         st.swap.of = of;
-        let whole = |bytes| Sent {
+        let whole = |bytes| SwapOut {
             bytes,
             at_end: true,
         };
@@ -196,20 +196,20 @@ impl State {
     }
 
     /// A part of a lap ([`Pick::Lap`]).
-    fn send_lap(&mut self, bytes: u64) -> Sent {
+    fn send_lap(&mut self, bytes: u64) -> SwapOut {
         let bytes = self.spare(bytes.next_multiple_of(PAGE));
         if bytes == 0 || !self.can_send() {
-            return Sent::NOTHING;
+            return SwapOut::NOTHING;
         }
         let lap = self.swap.out..USER_MAX;
         let round = self.look([lap, 0..0], bytes, is_private);
         if !self.unmap_used(&round) {
-            return Sent::NOTHING;
+            return SwapOut::NOTHING;
         }
         if round.at_end {
             self.swap.out = 0;
         }
-        Sent {
+        SwapOut {
             bytes: self.send_unused(&round.unused, bytes),
             at_end: round.at_end,
         }

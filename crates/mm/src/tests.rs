@@ -193,7 +193,7 @@ impl App {
     }
 
     /// Sends out up to so many pages.
-    pub(crate) fn send(&self, pages: u64, pick: Pick) -> Sent {
+    pub(crate) fn send(&self, pages: u64, pick: Pick) -> SwapOut {
         let at_once = std::time::Duration::ZERO;
         self.mm
             .send_out(pages * P, clas::AccountId::ROOT, pick, at_once)

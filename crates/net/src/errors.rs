@@ -10,7 +10,7 @@ use crate::msgqueue::put_all;
 use crate::options::Common;
 use crate::protocol::Received;
 use crate::receivers::Arrival;
-use crate::stamps::Told;
+use crate::stamps::StampOf;
 use crate::sys::*;
 use abi::errno::EAGAIN;
 use abi::{Errno, Result};
@@ -246,7 +246,9 @@ impl ErrorQueue {
         let family = self.common.family;
         let n = put_all(dst, &r.payload)?;
         let mut control = Control::default();
-        self.common.stamps.tell(r.time, Told::Error, &mut control);
+        self.common
+            .stamps
+            .tell(r.time, StampOf::Error, &mut control);
         if r.offender.is_some() {
             more(r.came, &mut control);
         }

@@ -3,7 +3,7 @@
 //! what is joined in memory has none.
 
 use crate::addr::Endpoint;
-use crate::bindings::{Asked, Families, PortRange};
+use crate::bindings::{BindRequest, Families, PortRange};
 use crate::ns::NetNamespace;
 use crate::options::{Common, int_of};
 use crate::sys::{AF_INET, SOL_IP, SOL_IPV6, SOL_TCP, SOL_UDP};
@@ -286,8 +286,8 @@ impl InetOptions {
         ns.local_ports().narrowed(asked)
     }
     /// What a socket with these options asks for, that wants `at`.
-    pub fn asked<'a>(&self, at: Endpoint, common: &'a Arc<Common>, uid: u32) -> Asked<'a> {
-        Asked {
+    pub fn asked<'a>(&self, at: Endpoint, common: &'a Arc<Common>, uid: u32) -> BindRequest<'a> {
+        BindRequest {
             at,
             ports: self.local_ports(&common.ns),
             families: self.families(),

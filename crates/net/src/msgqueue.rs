@@ -41,7 +41,7 @@ impl peeks::Message for Msg {
 }
 
 /// What a receive gives.
-pub struct Taken {
+pub struct ReceivedMessage {
     /// Bytes that fitted.
     pub n: usize,
     /// Bytes in the message, from where the receive begins.
@@ -221,7 +221,7 @@ impl MsgQueue {
         dst: &mut dyn Sink,
         take: Take,
         skip: Option<usize>,
-    ) -> Result<Option<Taken>> {
+    ) -> Result<Option<ReceivedMessage>> {
         let (r, waiters, dropped) = {
             let mut s = self.state.lock();
             let ended = s.ended || s.shut || s.closed;
@@ -234,7 +234,7 @@ impl MsgQueue {
             };
             let data = &m.data[past..];
             let n = put_all(dst, data)?;
-            let mut t = Taken {
+            let mut t = ReceivedMessage {
                 n,
                 len: data.len(),
                 cred: m.cred,

@@ -3,7 +3,7 @@
 
 use crate::addr::Endpoint;
 use crate::bindings::{PortRange, PortTable};
-use crate::devices::{Bell, Confs, Device, Kind, Listeners, Table, Wanted};
+use crate::devices::{Bell, Confs, Device, Kind, LinkRequest, Listeners, Table};
 use crate::groups::DeviceGroups;
 use crate::host::HostNetwork;
 use crate::inflight::InFlightRegistry;
@@ -267,9 +267,9 @@ impl NetNamespace {
                 Err(EOPNOTSUPP)
             };
         }
-        let wanted = Wanted {
+        let wanted = LinkRequest {
             up: Some(to == Link::Up),
-            ..Wanted::default()
+            ..LinkRequest::default()
         };
         self.change_link(LO_INDEX, &wanted)
     }

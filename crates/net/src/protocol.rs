@@ -13,7 +13,7 @@ use std::any::Any;
 use std::sync::Arc;
 use vfs::{Credentials, Sink, Source};
 use wait::Events;
-use wait::offer::ReadSlots;
+use wait::read_slots::SlotSource;
 
 /// Who makes a call.
 pub struct Caller<'a> {
@@ -93,7 +93,7 @@ impl Received {
     #[must_use]
     pub fn without_files(self) -> usize {
         if !self.control.files.is_empty() {
-            wait::wakes::unheld(|| drop(self.control));
+            wait::wakes::without_deferral(|| drop(self.control));
         }
         self.n
     }
@@ -137,7 +137,7 @@ pub trait Protocol: Any + Send + Sync {
     fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received>;
     fn shutdown(&self, how: Shutdown) -> Result<()>;
     /// Where reads of it may be answered beside the Sentry; `None`: nowhere.
-    fn read_slots(&self) -> Option<&dyn ReadSlots> {
+    fn slot_source(&self) -> Option<&dyn SlotSource> {
         None
     }
     fn poll(&self) -> Events;

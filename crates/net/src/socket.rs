@@ -19,7 +19,7 @@ use vfs::file::Io;
 use vfs::file::IoctlContext;
 use vfs::{Credentials, File, FileOps, Sink, Source, Stat};
 use wait::lead::Ask;
-use wait::offer::{Place, ReadSlots};
+use wait::read_slots::{ReadSlots, SlotSource};
 use wait::{Events, WaitQueue};
 
 /// `st_dev` of sockets.
@@ -132,18 +132,18 @@ impl Socket {
     pub fn local_name(&self) -> Result<Vec<u8>> {
         self.protocol.local_name()
     }
-    /// Offers what the next reads give to the reader's program, where that is simple.
-    pub fn offer(&self, file: &File, place: &Arc<dyn Place>, slot: u32) {
+    /// Fills the descriptor's read slot with what the next reads give, where that is simple.
+    pub fn fill_slot(&self, file: &File, slots: &Arc<dyn ReadSlots>, slot: u32) {
         if self.common.kind == SOCK_STREAM
-            && let Some(s) = self.protocol.read_slots()
+            && let Some(s) = self.protocol.slot_source()
         {
-            s.offer(place, slot, &|| file.nonblocking());
+            s.fill_slot(slots, slot, &|| file.nonblocking());
         }
     }
     /// What it does from now on with what comes is by what is set now.
-    fn end_offer(&self) {
-        if let Some(s) = self.protocol.read_slots() {
-            s.end_offer();
+    fn revoke_slot(&self) {
+        if let Some(s) = self.protocol.slot_source() {
+            s.revoke_slot();
         }
     }
     /// Whether nobody outside of the sandbox has to do with it.
@@ -301,7 +301,7 @@ impl Socket {
         } else {
             self.protocol.set_option(cred, level, name, v)
         };
-        self.end_offer();
+        self.revoke_slot();
         r
     }
     /// The whole value; the caller cuts it to what the application has room for.
@@ -466,10 +466,10 @@ impl FileOps for Socket {
         Some(&self.common.queue)
     }
     fn flags_changed(&self, _: &File, _: u32) {
-        self.end_offer();
+        self.revoke_slot();
     }
-    fn read_slots(&self) -> Option<&dyn ReadSlots> {
-        self.protocol.read_slots()
+    fn slot_source(&self) -> Option<&dyn SlotSource> {
+        self.protocol.slot_source()
     }
     fn ioctl(&self, _: &File, cx: &dyn IoctlContext, cmd: u32, arg: u64) -> Result<u64> {
         crate::ioctl::ioctl(&self.common, &*self.protocol, cx, cmd, arg)

@@ -50,7 +50,7 @@ pub struct Stamps {
 
 /// Whether what is told is of a datagram or in the error queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Told {
+pub enum StampOf {
     Datagram,
     Error,
 }
@@ -161,7 +161,7 @@ impl Stamps {
     }
 
     /// Tells of something at `at`, nanoseconds of CLOCK_REALTIME (`__sock_recv_timestamp`).
-    pub fn tell(&self, at: i64, told: Told, c: &mut Control) {
+    pub fn tell(&self, at: i64, told: StampOf, c: &mut Control) {
         let time = |unit: i64| {
             let mut v = (at / 1_000_000_000).to_le_bytes().to_vec();
             v.extend_from_slice(&(at % 1_000_000_000 / unit).to_le_bytes());
@@ -175,7 +175,7 @@ impl Stamps {
             name => c.other.push((SOL_SOCKET, name, time(1))),
         }
         let flags = self.flags();
-        let wanted = flags & RX_SOFTWARE != 0 || told == Told::Error;
+        let wanted = flags & RX_SOFTWARE != 0 || told == StampOf::Error;
         let any = flags & OPT_RX_FILTER == 0 && self.on.load(Ordering::Relaxed) != 0;
         if flags & SOFTWARE != 0 && (wanted || any) {
             // The other two would be a device's.
@@ -207,10 +207,10 @@ mod tests {
         set(OPT_ID | TX_SOFTWARE).unwrap();
         assert_eq!((s.number(), s.number()), (0, 1));
         let mut c = Control::default();
-        s.tell(1_000_000_002, Told::Datagram, &mut c);
+        s.tell(1_000_000_002, StampOf::Datagram, &mut c);
         assert_eq!(c.other.len(), 1);
         set(SOFTWARE | RX_SOFTWARE).unwrap();
-        s.tell(1_000_000_002, Told::Datagram, &mut c);
+        s.tell(1_000_000_002, StampOf::Datagram, &mut c);
         assert_eq!(c.other[2].2.len(), 48);
     }
 }

@@ -1,10 +1,10 @@
 //! One direction of a connection of bytes: a ring between a writer and a reader, with what each
 //! side did to it. A connection is two of them.
 //!
-//! Its first bytes may be offered beside the reader's program ([`wait::offer`]). So the state is
-//! reached by [`Half::lock`] alone, which ends the offer first. While there is one, little is in
-//! the ring: what is taken of it does not change whether the writer may write. Urgent bytes are in
-//! [`urgent`].
+//! Its first bytes may be in a read slot of the reader's program ([`wait::read_slots`]). So the
+//! state is reached by [`Half::lock`] alone, which revokes the slot first. While one is filled,
+//! little is in the ring: what is taken of it does not change whether the writer may write. Urgent
+//! bytes are in [`urgent`].
 
 mod urgent;
 
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering, fence};
 use vfs::{File, Sink, Source};
 use wait::Events;
-use wait::offer::{Place, Then};
+use wait::read_slots::{ReadSlots, Remainder};
 
 /// What the reader finds after the last byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,8 +39,8 @@ pub enum End {
 /// See the module.
 pub struct Half {
     state: Mutex<State>,
-    /// Whether `state` has an offer, or one is being made. Changed under `state`.
-    offered: AtomicBool,
+    /// Whether `state` has a filled slot, or one is being filled. Changed under `state`.
+    filled: AtomicBool,
     pub reader: Arc<Common>,
     pub writer: Arc<Common>,
     /// UNIX: the reader's number, for files in flight.
@@ -67,24 +67,24 @@ struct State {
     /// UNIX: the number of the urgent piece, and the one to come.
     urgent: Option<u64>,
     asides: u64,
-    offer: Option<Offer>,
-    /// What the last read took, and how many bytes the next offer may bring.
+    slot: Option<FilledSlot>,
+    /// What the last read took, and how many bytes the next fill may bring.
     last: usize,
     ahead: usize,
 }
 
-/// An offer of more is a copy that the reader may not want.
+/// A fill of more is a copy that the reader may not want.
 const LITTLE: usize = 1984;
-/// What a reader is offered that reads in pieces, before it is known whether it takes it; and in
-/// the end.
+/// What the slot of a reader in pieces is filled with, before it is known whether it takes it; and
+/// in the end.
 const FIRST: usize = 16 << 10;
 const MOST: usize = 64 << 10;
 /// What there is most room for.
 const PIECE: usize = 8 << 10;
 
-/// The ring's first `len` bytes are offered.
-struct Offer {
-    place: Arc<dyn Place>,
+/// The ring's first `len` bytes are in this slot.
+struct FilledSlot {
+    slots: Arc<dyn ReadSlots>,
     slot: u32,
     number: u32,
     len: usize,
@@ -98,13 +98,13 @@ impl Seg {
 }
 
 impl State {
-    /// Ends the offer, and drops what was taken of it.
-    fn settle(&mut self) {
-        let Some(o) = self.offer.take() else { return };
-        let mut n = o.place.end(o.slot, o.number).min(o.len);
-        if o.len > LITTLE && n == o.len {
+    /// Revokes the slot, and drops what was taken of it.
+    fn revoke_slot(&mut self) {
+        let Some(f) = self.slot.take() else { return };
+        let mut n = f.slots.revoke(f.slot, f.number).min(f.len);
+        if f.len > LITTLE && n == f.len {
             self.ahead = (self.ahead * 2).min(MOST);
-        } else if n < o.len / 2 {
+        } else if n < f.len / 2 {
             self.ahead = (self.ahead / 2).max(LITTLE);
         }
         self.ring.consume(n);
@@ -182,7 +182,7 @@ pub struct Got {
 
 /// How a write to a reader that is gone ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Gone {
+pub enum ReaderGone {
     /// UNIX: at once.
     Epipe,
     /// TCP: the bytes are taken, and a reset comes back.
@@ -244,11 +244,11 @@ impl Half {
                 mark: None,
                 urgent: None,
                 asides: 0,
-                offer: None,
+                slot: None,
                 last: 0,
                 ahead: FIRST,
             }),
-            offered: AtomicBool::new(false),
+            filled: AtomicBool::new(false),
             reader: reader.clone(),
             writer: writer.clone(),
             holder,
@@ -257,57 +257,58 @@ impl Half {
         })
     }
 
-    /// The state, with no offer.
+    /// The state, with no slot filled.
     fn lock(&self) -> MutexGuard<'_, State> {
         let mut s = self.state.lock();
-        if s.offer.is_some() {
-            s.settle();
-            self.offered.store(false, Ordering::SeqCst);
+        if s.slot.is_some() {
+            s.revoke_slot();
+            self.filled.store(false, Ordering::SeqCst);
         }
         s
     }
 
-    /// What was taken beside the Sentry is taken here, too, and nothing more can be.
-    pub fn settle(&self) {
-        // Who offers says so, and then looks at what the caller has changed.
+    /// What was taken of the slot is taken here, too, and nothing more can be.
+    pub fn revoke_slot(&self) {
+        // `fill_slot` sets it, and then looks at what the caller has changed.
         fence(Ordering::SeqCst);
-        if self.offered.load(Ordering::SeqCst) {
+        if self.filled.load(Ordering::SeqCst) {
             drop(self.lock());
         }
     }
 
-    /// Offers what there is to the reader, if it is little and a read would give just that; and
-    /// that there is nothing more, where `nonblocking` says so, which is asked while who settles
-    /// has to wait. Of more, the first bytes, to a reader that takes them in pieces.
-    pub fn offer(&self, place: &Arc<dyn Place>, slot: u32, nonblocking: &dyn Fn() -> bool) {
+    /// Fills the reader's slot with what there is, if it is little and a read would give just that;
+    /// and says that there is nothing more, where `nonblocking` says so, which is asked while a
+    /// caller of [`Half::revoke_slot`] has to wait. Of more, the first bytes, to a reader that
+    /// takes them in pieces.
+    pub fn fill_slot(&self, slots: &Arc<dyn ReadSlots>, slot: u32, nonblocking: &dyn Fn() -> bool) {
         let mut s = self.lock();
-        // Set first: whoever changes what is looked at below settles afterwards.
-        self.offered.store(true, Ordering::SeqCst);
+        // Set first: whoever changes what is looked at below revokes the slot afterwards.
+        self.filled.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         let then = if nonblocking() {
-            Then::Empty
+            Remainder::Empty
         } else {
-            Then::Ask
+            Remainder::Ask
         };
         let all = s.ring.len();
         let most = self
-            .most_to_offer(&s)
-            .filter(|_| all > 0 || then == Then::Empty);
+            .most_to_fill(&s)
+            .filter(|_| all > 0 || then == Remainder::Empty);
         for len in most.map_or([None; 2], |m| [Some(m), (m > PIECE).then_some(PIECE)]) {
             // A read of more than there is then would ask.
             let Some(len) = len.filter(|n| *n == all || (*n > 0 && *n >= s.last)) else {
                 continue;
             };
             let then = if len < all {
-                Then::More((all - len) as u32)
+                Remainder::More((all - len) as u32)
             } else {
                 then
             };
             let (a, b) = s.ring.first(len);
-            if let Some(number) = place.put(slot, [a, b], then) {
-                let place = place.clone();
-                s.offer = Some(Offer {
-                    place,
+            if let Some(number) = slots.fill(slot, [a, b], then) {
+                let slots = slots.clone();
+                s.slot = Some(FilledSlot {
+                    slots,
                     slot,
                     number,
                     len,
@@ -315,12 +316,13 @@ impl Half {
                 return;
             }
         }
-        self.offered.store(false, Ordering::SeqCst);
+        self.filled.store(false, Ordering::SeqCst);
     }
 
-    /// How many of the first bytes may be offered, so that what is taken of them does not change
-    /// whether the writer may write; `None` where nothing may be, not even that there is nothing.
-    fn most_to_offer(&self, s: &State) -> Option<usize> {
+    /// How many of the first bytes may be put into a slot, so that what is taken of them does not
+    /// change whether the writer may write; `None` where nothing may be, not even that there is
+    /// nothing.
+    fn most_to_fill(&self, s: &State) -> Option<usize> {
         if s.end != End::Open
             || s.reader_shut
             || s.reader_closed
@@ -386,8 +388,8 @@ impl Half {
         self.capacity() * 2 / 3
     }
 
-    /// As [`Half::view`], for what is no reader's: an offer goes on. `len` may count bytes that
-    /// were taken of it, which makes no difference to `writable`.
+    /// As [`Half::view`], for what is no reader's: the slot stays filled. `len` may count bytes
+    /// that were taken of it, which makes no difference to `writable`.
     pub fn ends(&self) -> View {
         let s = self.state.lock();
         self.view_of(&s)
@@ -415,7 +417,7 @@ impl Half {
     pub fn write(
         &self,
         src: &mut dyn Source,
-        gone: Gone,
+        gone: ReaderGone,
         urgency: Urgency,
         mut tag: Option<(Ucred, &mut Option<InFlight>)>,
     ) -> Result<usize> {
@@ -424,14 +426,14 @@ impl Half {
             if s.end != End::Open || s.writer_dead {
                 return Err(EPIPE);
             }
-            if s.reader_closed && gone == Gone::ResetLater {
+            if s.reader_closed && gone == ReaderGone::ResetLater {
                 s.writer_dead = true;
                 drop(s);
                 let n = discard(src);
                 self.fail_writer(EPIPE);
                 return Ok(n);
             }
-            if s.reader_closed || (s.reader_shut && gone == Gone::Epipe) {
+            if s.reader_closed || (s.reader_shut && gone == ReaderGone::Epipe) {
                 return Err(EPIPE);
             }
             let free = self.capacity().saturating_sub(Self::taken(&s));

@@ -4,8 +4,8 @@ mod devices;
 mod inet;
 mod linux;
 mod netlink;
-mod offers;
 mod packets;
+mod read_slots;
 mod unix;
 
 use crate::control::Control;

@@ -118,7 +118,7 @@ impl<'a> Bag<'a> {
 
 /// Of how many things a message asks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Asked {
+pub enum Selection {
     One,
     /// All of a kind (`NLM_F_DUMP`).
     All,

@@ -1,7 +1,7 @@
 //! conntrack as netlink speaks it (`NFNL_SUBSYS_CTNETLINK`): what `conntrack -L`, `-D`, `-F` and
 //! `-E` need.
 
-use crate::attr::{Answer, Asked, Bag, Out};
+use crate::attr::{Answer, Bag, Out, Selection};
 use crate::conntrack::{Direction, Flow, Flows, Phase, Tuple};
 use crate::packet::{ICMP, ICMPV6};
 use abi::Result;
@@ -53,12 +53,12 @@ fn family(f: &Flow) -> u8 {
 
 /// Whether it is told to who has asked, or to who listens: without what is not set, then.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Told {
-    Asked,
+enum FlowMessage {
+    Reply,
     Event,
 }
 
-fn flow(f: &Flow, now: u64, told: Told) -> Answer {
+fn flow(f: &Flow, now: u64, message: FlowMessage) -> Answer {
     let mut o = Out::default();
     o.nest(1, |o| tuple(o, &f.original));
     o.nest(2, |o| tuple(o, &f.tuple(Direction::Reply)));
@@ -77,10 +77,10 @@ fn flow(f: &Flow, now: u64, told: Told) -> Answer {
     if f.left(now) > 0 {
         o.be32(7, f.left(now) / 1000);
     }
-    if told == Told::Asked || f.mark() != 0 {
+    if message == FlowMessage::Reply || f.mark() != 0 {
         o.be32(8, f.mark());
     }
-    if told == Told::Asked {
+    if message == FlowMessage::Reply {
         o.be32(11, 1);
     }
     o.be32(12, f.id);
@@ -93,7 +93,7 @@ fn flow(f: &Flow, now: u64, told: Told) -> Answer {
 
 /// What is told of one to who listens.
 pub(crate) fn told(f: &Flow, now: u64) -> Answer {
-    flow(f, now, Told::Event)
+    flow(f, now, FlowMessage::Event)
 }
 
 /// The tuple that attributes say.
@@ -144,12 +144,12 @@ pub fn ask(
     kind: u8,
     of: u8,
     attrs: &[u8],
-    asked: Asked,
+    asked: Selection,
     now: u64,
 ) -> Result<Vec<Answer>> {
     let b = Bag::new(attrs);
     match kind {
-        GET | GET_RESET if asked == Asked::All => {
+        GET | GET_RESET if asked == Selection::All => {
             let mark = b.be32(8)?;
             let mask = b.be32(21)?.unwrap_or(u32::MAX);
             let fits = |f: &Flow| {
@@ -159,10 +159,10 @@ pub fn ask(
             Ok(found
                 .iter()
                 .filter(|f| fits(f))
-                .map(|f| flow(f, now, Told::Asked))
+                .map(|f| flow(f, now, FlowMessage::Reply))
                 .collect())
         }
-        GET | GET_RESET => Ok(vec![flow(&*find(flows, &b, now)?, now, Told::Asked)]),
+        GET | GET_RESET => Ok(vec![flow(&*find(flows, &b, now)?, now, FlowMessage::Reply)]),
         DELETE if b.has(1) || b.has(2) => {
             let f = find(flows, &b, now)?;
             flows.forget(now, |other| std::ptr::eq(other, &*f));

@@ -256,7 +256,7 @@ impl Way<'_> {
                 other => return Some(other),
             }
         }
-        (!flows.settle(&self.meta.track, manip)).then_some(Outcome::Drop)
+        (!flows.bind_null(&self.meta.track, manip)).then_some(Outcome::Drop)
     }
 
     /// Through one base chain and those that it leads to.

@@ -45,18 +45,18 @@ impl Translation {
 
 /// The addresses and ports that an end may get.
 #[derive(Clone, Copy, Default)]
-pub struct Wanted {
+pub struct NatRange {
     pub ips: Option<(IpAddr, IpAddr)>,
     pub ports: Option<(u16, u16)>,
 }
 
-impl Wanted {
+impl NatRange {
     /// The address of the device by which a packet leaves. (Without one: the unspecified address.)
     #[must_use]
-    pub fn masquerade(p: &Packet<'_>, ports: Option<(u16, u16)>) -> Wanted {
+    pub fn masquerade(p: &Packet<'_>, ports: Option<(u16, u16)>) -> NatRange {
         let ip = p.output.and_then(|d| p.host.address_on(d.index, p.to));
         let ip = ip.unwrap_or_else(|| unspecified(p.to));
-        Wanted {
+        NatRange {
             ips: Some((ip, ip)),
             ports,
         }
@@ -64,14 +64,14 @@ impl Wanted {
 
     /// This host: the address of the device by which a packet came, or the loopback's.
     #[must_use]
-    pub fn redirect(p: &Packet<'_>, ports: Option<(u16, u16)>) -> Wanted {
+    pub fn redirect(p: &Packet<'_>, ports: Option<(u16, u16)>) -> NatRange {
         let ip = match p.input {
             Some(d) => p.host.address_on(d.index, p.from),
             None if p.version == Version::V4 => Some(IpAddr::from([127, 0, 0, 1])),
             None => Some(std::net::Ipv6Addr::LOCALHOST.into()),
         };
         let ip = ip.unwrap_or_else(|| unspecified(p.to));
-        Wanted {
+        NatRange {
             ips: Some((ip, ip)),
             ports,
         }
@@ -112,7 +112,7 @@ const TRIES: u32 = 512;
 
 impl Flows {
     /// Decides a connection's translation by its first packet; false where no port is free.
-    pub fn translate(&self, track: &Track, manip: Manip, wanted: &Wanted) -> bool {
+    pub fn translate(&self, track: &Track, manip: Manip, wanted: &NatRange) -> bool {
         let Some(flow) = track.flow().filter(|_| track.is_new()) else {
             return true;
         };
@@ -137,9 +137,10 @@ impl Flows {
         true
     }
 
-    /// Whether a connection's end is decided; without rules it stays as it is.
-    pub fn settle(&self, track: &Track, manip: Manip) -> bool {
-        !self.is_undecided(track, manip) || self.translate(track, manip, &Wanted::default())
+    /// Decides a connection's end that no rule has decided: it stays as it is, if that is no other
+    /// connection's (`nf_nat_alloc_null_binding`). Whether it is decided then.
+    pub fn bind_null(&self, track: &Track, manip: Manip) -> bool {
+        !self.is_undecided(track, manip) || self.translate(track, manip, &NatRange::default())
     }
 
     /// Whether it is still to be decided.
@@ -155,7 +156,7 @@ impl Flows {
         flow: &Arc<Flow>,
         now: &Tuple,
         manip: Manip,
-        wanted: &Wanted,
+        wanted: &NatRange,
     ) -> Option<Tuple> {
         let mut new = *now;
         let has_ports = matches!(now.protocol, TCP | UDP | ICMP | ICMPV6);

@@ -1,6 +1,6 @@
 //! The engine as its users see it: messages in, packets through.
 
-use crate::attr::{Asked, Out};
+use crate::attr::{Out, Selection};
 use crate::conntrack::{CONFIRMED, Direction};
 use crate::engine::{Engine, Outcome};
 use crate::nft::{self, Message, NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, Transaction, kind};
@@ -328,7 +328,7 @@ fn a_connection_is_translated_both_ways() {
     assert_eq!(meta.track.direction(), Direction::Reply);
     assert_eq!(e.flows.count(), 1);
     assert_eq!(
-        crate::ct::ask(&e.flows, crate::ct::GET, 2, &[], Asked::All, 1)
+        crate::ct::ask(&e.flows, crate::ct::GET, 2, &[], Selection::All, 1)
             .unwrap()
             .len(),
         1
@@ -474,8 +474,8 @@ proptest! {
         for (kind, flags, family, attrs) in &all {
             let m = Message { kind: *kind, flags: *flags, family: *family, attrs };
             let _ = t.apply(&m);
-            let _ = nft::ask(&e.rules(), &m, Asked::All, 0, (1, "x"));
-            let _ = crate::ct::ask(&e.flows, *kind, *family, attrs, Asked::One, 0);
+            let _ = nft::ask(&e.rules(), &m, Selection::All, 0, (1, "x"));
+            let _ = crate::ct::ask(&e.flows, *kind, *family, attrs, Selection::One, 0);
         }
         let _ = c.commit(t.finish());
     }

@@ -109,7 +109,7 @@ const RDONLY: u32 = libc::MS_RDONLY as u32;
 
 /// What a plan is made from.
 #[derive(Debug)]
-pub struct Asked<'a> {
+pub struct PlanRequest<'a> {
     /// The bundle's directory: relative paths begin there.
     pub bundle: &'a Path,
     pub spec: &'a Spec,
@@ -125,7 +125,7 @@ pub struct Asked<'a> {
 /// # Errors
 ///
 /// A word that cannot be honoured, by its name; or the root is not there.
-pub fn convert(asked: &Asked<'_>) -> Result<Converted, Error> {
+pub fn convert(asked: &PlanRequest<'_>) -> Result<Converted, Error> {
     let spec = asked.spec;
     let mut warnings = Vec::new();
     check_version(&spec.oci_version)?;
@@ -470,7 +470,7 @@ fn loopback_only(n: &Network, net: Net) -> Option<String> {
 }
 
 /// Whose the devices of the container's network namespace are to be.
-fn owner(asked: &Asked<'_>, network: &Network) -> Owner {
+fn owner(asked: &PlanRequest<'_>, network: &Network) -> Owner {
     match network {
         // A pod's members have its network.
         _ if asked.net != Net::Sandbox || asked.sandbox.is_some() => Owner::Host,

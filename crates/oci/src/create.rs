@@ -2,7 +2,7 @@
 
 use crate::cgroup::{Begun, Cgroups, PathWords, Wanted};
 use crate::container::Container;
-use crate::convert::{self, Asked, Converted};
+use crate::convert::{self, Converted, PlanRequest};
 use crate::delete::clean_up;
 use crate::launch::{self, Beginning, OwnTerminal};
 use crate::reach::end_process;
@@ -114,7 +114,7 @@ impl Bundle {
         let overlay = overlay(rt, &spec)?;
         let sandbox = sandbox(rt, &spec)?;
         let leaving = leaving::of_bundle(rt, &spec, sandbox.as_ref())?;
-        let mut converted = convert::convert(&Asked {
+        let mut converted = convert::convert(&PlanRequest {
             bundle: &path,
             spec: &spec,
             overlay,

@@ -5,7 +5,7 @@ use crate::convert::{Converted, Network};
 use crate::monitor::{self, Monitor};
 use crate::reach::{self, Reached};
 use crate::spec::Hooks;
-use crate::start::{self, Begins, Given, Member, Place, Start};
+use crate::start::{self, Begins, Member, Place, SentryFds, Start};
 use crate::state::{Dir, KILLS_FOR_MEMORY, Record, Status};
 use crate::{Error, Log, Result, Runtime, Tried, client, hooks, terminal};
 use config::Stdio;
@@ -131,7 +131,7 @@ fn own_slave(b: &Beginning<'_>) -> Result<Option<OwnedFd>> {
 fn start(b: Beginning<'_>, streams: Streams) -> Result<Running> {
     let runtime = b.runtime;
     let logs = runtime.kernel.strace.is_some() || runtime.log.debug;
-    let given = Given {
+    let given = SentryFds {
         stdio: streams.stdio,
         log: log_file(&runtime.log, logs),
         layer: b.bundle.layer_file()?,

@@ -216,7 +216,7 @@ pub struct Runtime {
     pub annotated: Annotated,
     pub net: Net,
     pub leaving: Leaving,
-    pub memory: memory::Beside,
+    pub memory: memory::MemoryOptions,
 }
 
 /// The network that containers get.

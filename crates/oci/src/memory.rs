@@ -17,10 +17,10 @@ pub const PROCESS_ANNOTATION: &str = "dev.cloister.memory.process";
 /// The annotation that says it for one container, where `--replacement` says nothing.
 pub const REPLACEMENT_ANNOTATION: &str = "dev.cloister.memory.replacement";
 
-/// Bytes; `None` for no swap, and for no limit.
+/// See the module. Bytes; `None` for no swap, and for no limit.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Beside {
+pub struct MemoryOptions {
     /// What may be swapped out, to memory that the container's limit does not count, or to a file.
     #[serde(skip_serializing_if = "Option::is_none", with = "words")]
     pub swap: Option<u64>,
@@ -41,7 +41,7 @@ pub fn of_bundle(
     spec: &Spec,
     sandbox: Option<&Sandbox>,
     warnings: &mut Vec<String>,
-) -> Result<Beside> {
+) -> Result<MemoryOptions> {
     let mut b = rt.memory.clone();
     if let Some(n) = annotation(spec, SWAP_ANNOTATION)? {
         if n > b.swap.unwrap_or(0) {
@@ -176,8 +176,8 @@ mod tests {
 
     #[test]
     fn words_of_a_file() {
-        let of = |text| serde_json::from_str::<Beside>(text).ok();
-        let both = Beside {
+        let of = |text| serde_json::from_str::<MemoryOptions>(text).ok();
+        let both = MemoryOptions {
             swap: Some(1 << 30),
             swap_dir: Some("/var/tmp".into()),
             replacement: Some(Replacement::WorkingSet),
@@ -186,7 +186,7 @@ mod tests {
         let text = r#"{"swap": "1G", "process": 5242880, "replacement": "working-set",
                        "swap-dir": "/var/tmp"}"#;
         assert_eq!(of(text), Some(both));
-        assert_eq!(of("{}"), Some(Beside::default()));
+        assert_eq!(of("{}"), Some(MemoryOptions::default()));
         for bad in [
             r#"{"swap": "-1"}"#,
             r#"{"swap": -1}"#,

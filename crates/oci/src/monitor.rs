@@ -20,7 +20,7 @@
 
 use crate::client::{self, Reply, Request};
 use crate::log::Log;
-use crate::outbox::{Message, Outbox, Sender, Waiting};
+use crate::outbox::{Message, Outbox, QueuedMessage, Sender};
 use crate::state::Status;
 use crate::terminal;
 use crate::{Error, Result, Tried};
@@ -190,7 +190,9 @@ impl Monitor {
 
     /// Tells the Sentry something, now or when it has room.
     fn tell(&mut self, r: &Running, sender: Sender, message: Message) {
-        let put = self.outbox.put(Waiting { sender, message }, |m| m.send(r));
+        let put = self
+            .outbox
+            .put(QueuedMessage { sender, message }, |m| m.send(r));
         match (put, sender.client) {
             (Some((w, sent)), _) => self.told(&w, sent),
             (None, Some(id)) => {
@@ -203,7 +205,7 @@ impl Monitor {
     }
 
     /// A message has gone out, or cannot, as the Sentry has hung up.
-    fn told(&mut self, w: &Waiting, sent: abi::Result<()>) {
+    fn told(&mut self, w: &QueuedMessage, sent: abi::Result<()>) {
         if let (Message::Ask { number, .. }, Err(_)) = (&w.message, sent) {
             self.pending.remove(number);
         }

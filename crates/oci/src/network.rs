@@ -19,7 +19,7 @@ use config::DevicesSpec;
 use hostcall::{HostFd, RawFd};
 use rustix::fs::{Mode, OFlags};
 use sandbox::capture::{self, Tap, Until};
-use sandbox::devices::{self, Kept, Namespace, Outcome, Place, Taken};
+use sandbox::devices::{self, Kept, Namespace, Outcome, OwnedDevices, Place};
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::path::Path;
 
@@ -30,7 +30,7 @@ pub fn start(rt: &Runtime, c: &Container) -> Result<()> {
         return c.ask(&Request::Start, &[]).map(drop);
     }
     let _lock = state::lock_networks(&rt.root)?;
-    let Some(Found { taken, taps }) = take_over(rt, c)? else {
+    let Some(Takeover { taken, taps }) = take_over(rt, c)? else {
         return c.ask(&Request::Start, &[]).map(drop);
     };
     for w in &taken.warnings {
@@ -46,8 +46,8 @@ pub fn start(rt: &Runtime, c: &Container) -> Result<()> {
 }
 
 /// What was taken over, and who looks on.
-struct Found {
-    taken: Box<Taken>,
+struct Takeover {
+    taken: Box<OwnedDevices>,
     taps: Vec<Tap>,
 }
 
@@ -65,7 +65,7 @@ fn write_down(c: &Container, taps: &[Tap]) -> Result<()> {
 }
 
 /// Starts it with these devices.
-fn hand_over(c: &Container, taken: &Taken) -> Result<()> {
+fn hand_over(c: &Container, taken: &OwnedDevices) -> Result<()> {
     let leaving = &c.record.leaving;
     let log = leaving.log.as_deref().map(leaving::open_log).transpose()?;
     let spec = DevicesSpec {
@@ -85,7 +85,7 @@ fn hand_over(c: &Container, taken: &Taken) -> Result<()> {
 }
 
 /// Takes over what there is; `None` where the container has its loopback only.
-fn take_over(rt: &Runtime, c: &Container) -> Result<Option<Found>> {
+fn take_over(rt: &Runtime, c: &Container) -> Result<Option<Takeover>> {
     let monitor = reach(c.record.pid, c.record.pid_start)?.ok_or(Error::NotRunning)?;
     let place = Place::Process(to_host_fd(monitor.into_fd()));
     match devices::inside(&place, || take_over_here(rt, c)) {
@@ -114,7 +114,7 @@ fn not_allowed<T>(rt: &Runtime) -> Option<T> {
 }
 
 /// The same, in the container's network namespace.
-fn take_over_here(rt: &Runtime, c: &Container) -> Result<Option<Found>> {
+fn take_over_here(rt: &Runtime, c: &Container) -> Result<Option<Takeover>> {
     if devices::is_hosts()? {
         return Ok(hosts(rt));
     }
@@ -142,7 +142,7 @@ fn take_over_here(rt: &Runtime, c: &Container) -> Result<Option<Found>> {
             let devices = taken.setup.devices.iter().map(|d| (d.index, &d.name[..]));
             let wanted = c.record.leaving.pcap.is_some();
             let taps = wanted.then(|| capture::open(devices)).transpose()?;
-            Ok(Some(Found {
+            Ok(Some(Takeover {
                 taken,
                 taps: taps.unwrap_or_default(),
             }))

@@ -121,14 +121,14 @@ impl Sender {
 
 /// A message, and whose it is.
 #[derive(Debug)]
-pub struct Waiting {
+pub struct QueuedMessage {
     pub sender: Sender,
     pub message: Message,
 }
 
 /// The messages that wait.
 #[derive(Debug, Default)]
-pub struct Outbox(VecDeque<Waiting>);
+pub struct Outbox(VecDeque<QueuedMessage>);
 
 impl Outbox {
     pub fn is_empty(&self) -> bool {
@@ -139,9 +139,9 @@ impl Outbox {
     /// room.
     pub fn put(
         &mut self,
-        w: Waiting,
+        w: QueuedMessage,
         send: impl FnOnce(&Message) -> Result<()>,
-    ) -> Option<(Waiting, Result<()>)> {
+    ) -> Option<(QueuedMessage, Result<()>)> {
         if self.0.is_empty() {
             match send(&w.message) {
                 Err(EAGAIN) => {}
@@ -149,8 +149,9 @@ impl Outbox {
             }
         }
         if w.sender == Sender::OWN {
-            let goes =
-                |old: &Waiting| old.sender == Sender::OWN && old.message.is_replaced_by(&w.message);
+            let goes = |old: &QueuedMessage| {
+                old.sender == Sender::OWN && old.message.is_replaced_by(&w.message)
+            };
             self.0.retain(|old| !goes(old));
         }
         self.0.push_back(w);
@@ -161,7 +162,7 @@ impl Outbox {
     pub fn flush(
         &mut self,
         mut send: impl FnMut(&Message) -> Result<()>,
-    ) -> Vec<(Waiting, Result<()>)> {
+    ) -> Vec<(QueuedMessage, Result<()>)> {
         let mut sent = Vec::new();
         while let Some(w) = self.0.pop_front() {
             match send(&w.message) {
@@ -194,22 +195,22 @@ mod tests {
     use super::*;
     use abi::errno::EPIPE;
 
-    fn of(sender: Sender, signal: i32) -> Waiting {
+    fn of(sender: Sender, signal: i32) -> QueuedMessage {
         let message = Message::Signal { signal, process: 0 };
-        Waiting { sender, message }
+        QueuedMessage { sender, message }
     }
 
-    fn client(n: u64, signal: i32) -> Waiting {
+    fn client(n: u64, signal: i32) -> QueuedMessage {
         of(Sender::confirmed(n), signal)
     }
 
-    fn ask(client: u64, number: u32) -> Waiting {
+    fn ask(client: u64, number: u32) -> QueuedMessage {
         let message = Message::Ask {
             kind: 0,
             number,
             given: Vec::new(),
         };
-        Waiting {
+        QueuedMessage {
             sender: Sender::silent(client),
             message,
         }
@@ -261,7 +262,7 @@ mod tests {
     #[test]
     fn who_has_gone_has_asked_for_nothing() {
         let mut o = Outbox::default();
-        let begins = Waiting {
+        let begins = QueuedMessage {
             sender: Sender::silent(1),
             message: Message::Begin {
                 process: 11,

@@ -71,7 +71,7 @@ pub struct Member<'a> {
 
 /// The descriptors that the Sentry gets. Numbers are this process's, which keeps its copies.
 #[derive(Debug, Default)]
-pub struct Given {
+pub struct SentryFds {
     pub stdio: Stdio<RawFd>,
     /// Where traces go: standard error if there is none.
     pub log: Option<File>,
@@ -83,7 +83,7 @@ pub struct Given {
     pub preserved: Vec<RawFd>,
 }
 
-impl Given {
+impl SentryFds {
     /// As the Sentry of a sandbox of its own gets them.
     fn all(&self) -> Vec<RawFd> {
         let mut fds: Vec<RawFd> = self.stdio.descriptors().collect();
@@ -108,7 +108,7 @@ pub struct Start<'a> {
     pub plan: Plan,
     /// Of no effect in a [`Place::Pod`].
     pub kernel: &'a KernelOptions,
-    pub given: &'a Given,
+    pub given: &'a SentryFds,
     pub begins: Begins,
     pub place: Place<'a>,
 }
@@ -158,7 +158,7 @@ fn run_gofer(side: GoferSide) -> std::result::Result<Infallible, sandbox::Error>
 fn sentry_main<'a>(
     plan: Plan,
     kernel: &'a KernelOptions,
-    given: &'a Given,
+    given: &'a SentryFds,
     begins: Begins,
 ) -> SentryMain<'a> {
     let interfaces = match plan.network {
@@ -227,7 +227,7 @@ fn sentry_main<'a>(
 }
 
 /// Gives the container to the Sentry of a running sandbox.
-fn hand_over<'a>(plan: Plan, given: &'a Given, member: Member<'a>) -> HandOver<'a, Error> {
+fn hand_over<'a>(plan: Plan, given: &'a SentryFds, member: Member<'a>) -> HandOver<'a, Error> {
     let pod = member.pod;
     let join = JoinSpec {
         container: plan.container,

@@ -87,7 +87,7 @@ pub trait Platform: Send + Sync {
     fn when_quiet(&self, _f: Box<dyn Fn() + Send + Sync>) {}
     /// Waits until nothing is mapped any more of address spaces that were dropped before, `limit`
     /// at most; whether that came about.
-    fn settle(&self, _limit: std::time::Duration) -> bool {
+    fn wait_unmapped(&self, _limit: std::time::Duration) -> bool {
         true
     }
 }

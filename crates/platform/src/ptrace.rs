@@ -7,7 +7,7 @@
 
 use crate::frame::merge_fp;
 use crate::process::kick::Kick;
-use crate::process::recycle::Held;
+use crate::process::recycle::ProcessHandle;
 use crate::process::{Drive, Factory, KICK, Process, RawThread};
 use crate::{
     AddressSpace, AppThread, ERROR_UNKNOWN, Event, Interrupter, MapOp, Platform, Regs, SpaceEnd,
@@ -47,8 +47,8 @@ impl Platform for Ptrace {
     fn when_quiet(&self, f: Box<dyn Fn() + Send + Sync>) {
         self.0.reaper.when_quiet(f);
     }
-    fn settle(&self, limit: std::time::Duration) -> bool {
-        self.0.reaper.settle(limit)
+    fn wait_unmapped(&self, limit: std::time::Duration) -> bool {
+        self.0.reaper.wait_unmapped(limit)
     }
 }
 
@@ -58,7 +58,7 @@ impl Drop for Ptrace {
     }
 }
 
-struct Space(Held);
+struct Space(ProcessHandle);
 
 impl AddressSpace for Space {
     fn apply(&self, ops: &[MapOp]) -> Result<()> {

@@ -409,7 +409,7 @@ fn a_new_process_finds_no_trampolines_of_an_old_one() {
             }
             assert!(matches!(t.run(), Event::Syscall { nr: GETPID, .. }));
         }
-        assert!(s.platform.settle(std::time::Duration::from_secs(10)));
+        assert!(s.platform.wait_unmapped(std::time::Duration::from_secs(10)));
         let (space, mut t) = start(&s, &look);
         assert!(space.lanes().is_none_or(|l| l.sites().is_empty()));
         let mut r = t.regs();
@@ -489,7 +489,7 @@ fn threads_serve_again() {
         }
     }
     assert_eq!(host_threads(), before);
-    // More at once than may rest: the others end.
+    // More at once than may be idle: the others end.
     let many: Vec<_> = (0..12).map(|_| thread()).collect();
     drop(many);
     assert!(host_threads() <= before + 3);

@@ -37,7 +37,7 @@ pub enum Answer {
 
 /// What a child says.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Said {
+pub enum ChildMessage {
     Exit(i32),
     /// There is no sandbox, or none any more: why, and the starter's exit status for it.
     Failed(String, u8),
@@ -68,21 +68,21 @@ pub(crate) fn tell(fd: RawFd, kind: u32, payload: &[u8], given: &[RawFd]) -> Res
 }
 
 /// What a child says, with the descriptors that came with it.
-pub(crate) fn receive(fd: RawFd) -> (Said, Vec<HostFd>) {
+pub(crate) fn receive(fd: RawFd) -> (ChildMessage, Vec<HostFd>) {
     let mut buf = [0u8; MAX];
     match sock::recv(fd, &mut buf) {
-        Ok((0, _)) => (Said::HungUp, Vec::new()),
+        Ok((0, _)) => (ChildMessage::HungUp, Vec::new()),
         Ok((n, fds)) => (decode(&buf[..n]), fds),
-        Err(abi::errno::EBADMSG) => (Said::Nothing, Vec::new()),
-        Err(_) => (Said::HungUp, Vec::new()),
+        Err(abi::errno::EBADMSG) => (ChildMessage::Nothing, Vec::new()),
+        Err(_) => (ChildMessage::HungUp, Vec::new()),
     }
 }
 
 /// What a packet says; whatever it is.
 #[must_use]
-pub fn decode(packet: &[u8]) -> Said {
+pub fn decode(packet: &[u8]) -> ChildMessage {
     let Some((kind, payload)) = packet.split_first_chunk::<4>() else {
-        return Said::Nothing;
+        return ChildMessage::Nothing;
     };
     let word = |at: usize| {
         payload
@@ -90,31 +90,33 @@ pub fn decode(packet: &[u8]) -> Said {
             .map(|b| u32::from_le_bytes(b.try_into().expect("4")))
     };
     match (u32::from_le_bytes(*kind), word(0)) {
-        (EXIT, Some(status)) => Said::Exit(status as i32),
-        (READY, _) => Said::Answer(Answer::Ready),
-        (DONE, Some(number)) => Said::Answer(Answer::Done {
+        (EXIT, Some(status)) => ChildMessage::Exit(status as i32),
+        (READY, _) => ChildMessage::Answer(Answer::Ready),
+        (DONE, Some(number)) => ChildMessage::Answer(Answer::Done {
             number,
             result: word(4).unwrap_or(0),
         }),
-        (REFUSED, Some(number)) => Said::Answer(Answer::Refused {
+        (REFUSED, Some(number)) => ChildMessage::Answer(Answer::Refused {
             number,
             text: plain(&payload[4..]),
         }),
-        (EXITED, Some(pid)) => Said::Answer(Answer::Exited {
+        (EXITED, Some(pid)) => ChildMessage::Answer(Answer::Exited {
             pid,
             status: word(4).unwrap_or(0) as i32,
         }),
-        (ERROR, _) => Said::Failed(plain(payload), EXIT_NOT_STARTED),
-        (NOTE, _) => Said::Note(plain(payload)),
+        (ERROR, _) => ChildMessage::Failed(plain(payload), EXIT_NOT_STARTED),
+        (NOTE, _) => ChildMessage::Note(plain(payload)),
         (OUT_OF_MEMORY, _) => match payload.split_first_chunk::<8>() {
-            Some((kills, text)) => Said::OutOfMemory(u64::from_le_bytes(*kills), plain(text)),
-            None => Said::Nothing,
+            Some((kills, text)) => {
+                ChildMessage::OutOfMemory(u64::from_le_bytes(*kills), plain(text))
+            }
+            None => ChildMessage::Nothing,
         },
-        (CONFIDENTIAL, _) => Said::Confidential,
-        (CRASH, _) => Said::Failed(plain(payload), EXIT_BROKEN),
-        (NOT_FOUND, _) => Said::Failed(plain(payload), EXIT_NOT_FOUND),
-        (NOT_EXECUTABLE, _) => Said::Failed(plain(payload), EXIT_NOT_EXECUTABLE),
-        _ => Said::Nothing,
+        (CONFIDENTIAL, _) => ChildMessage::Confidential,
+        (CRASH, _) => ChildMessage::Failed(plain(payload), EXIT_BROKEN),
+        (NOT_FOUND, _) => ChildMessage::Failed(plain(payload), EXIT_NOT_FOUND),
+        (NOT_EXECUTABLE, _) => ChildMessage::Failed(plain(payload), EXIT_NOT_EXECUTABLE),
+        _ => ChildMessage::Nothing,
     }
 }
 
@@ -133,18 +135,18 @@ mod tests {
 
     #[test]
     fn packets_are_checked() {
-        assert_eq!(decode(&[]), Said::Nothing);
-        assert_eq!(decode(&[1, 0, 0]), Said::Nothing);
-        assert_eq!(decode(&[1, 0, 0, 0, 9, 0]), Said::Nothing);
-        assert_eq!(decode(&[1, 0, 0, 0, 0, 3, 0, 0]), Said::Exit(0x300));
-        assert_eq!(decode(&[99, 0, 0, 0]), Said::Nothing);
+        assert_eq!(decode(&[]), ChildMessage::Nothing);
+        assert_eq!(decode(&[1, 0, 0]), ChildMessage::Nothing);
+        assert_eq!(decode(&[1, 0, 0, 0, 9, 0]), ChildMessage::Nothing);
+        assert_eq!(decode(&[1, 0, 0, 0, 0, 3, 0, 0]), ChildMessage::Exit(0x300));
+        assert_eq!(decode(&[99, 0, 0, 0]), ChildMessage::Nothing);
         assert_eq!(
             decode(b"\x04\0\0\0no \x1b[31mroom\n"),
-            Said::Failed("no  [31mroom".into(), EXIT_NOT_STARTED)
+            ChildMessage::Failed("no  [31mroom".into(), EXIT_NOT_STARTED)
         );
-        assert_eq!(decode(b"\x13\0\0\0a\nb"), Said::Note("a b".into()));
-        assert_eq!(decode(b"\x14\0\0\0\x02\0\0\0"), Said::Nothing);
+        assert_eq!(decode(b"\x13\0\0\0a\nb"), ChildMessage::Note("a b".into()));
+        assert_eq!(decode(b"\x14\0\0\0\x02\0\0\0"), ChildMessage::Nothing);
         let told = decode(b"\x14\0\0\0\x02\0\0\0\0\0\0\0a\nb");
-        assert_eq!(told, Said::OutOfMemory(2, "a b".into()));
+        assert_eq!(told, ChildMessage::OutOfMemory(2, "a b".into()));
     }
 }

@@ -42,7 +42,7 @@ use std::os::fd::{IntoRawFd, OwnedFd};
 /// What came of it.
 #[derive(Debug)]
 pub enum Outcome {
-    Taken(Box<Taken>),
+    Taken(Box<OwnedDevices>),
     /// There is no device beside the loopback.
     Nothing,
     /// This process has no right to.
@@ -51,7 +51,7 @@ pub enum Outcome {
 
 /// Devices that are this process's.
 #[derive(Debug)]
-pub struct Taken {
+pub struct OwnedDevices {
     pub setup: Setup,
     /// In the order of the setup's devices.
     pub links: Vec<Link>,
@@ -101,7 +101,7 @@ pub fn take_over<E: From<Error>>(
         let _ = seen.kept.put_back();
         return Err(e.into());
     }
-    Ok(Outcome::Taken(Box::new(Taken {
+    Ok(Outcome::Taken(Box::new(OwnedDevices {
         setup: seen.setup,
         links,
         names: names(),

@@ -1,6 +1,6 @@
 //! Watching over a running sandbox until it ends.
 
-use crate::control::{self, Answer, SIGNAL, Said, WINDOW};
+use crate::control::{self, Answer, ChildMessage, SIGNAL, WINDOW};
 use crate::spawn::{Child, Who};
 use crate::{EXIT_BROKEN, EXIT_KILLED, EXIT_NOT_STARTED, Error, privilege as own, step};
 use abi::Result;
@@ -259,15 +259,15 @@ impl Running {
                 Err(_) => return (false, None),
             }
             match control::receive(self.control.raw()).0 {
-                Said::Exit(status) => return (true, Some(status)),
-                Said::HungUp => return (true, None),
+                ChildMessage::Exit(status) => return (true, Some(status)),
+                ChildMessage::HungUp => return (true, None),
                 // Said before it was hung up on: it tries once more.
-                Said::Failed(..)
-                | Said::Answer(_)
-                | Said::Note(_)
-                | Said::OutOfMemory(..)
-                | Said::Confidential
-                | Said::Nothing => {}
+                ChildMessage::Failed(..)
+                | ChildMessage::Answer(_)
+                | ChildMessage::Note(_)
+                | ChildMessage::OutOfMemory(..)
+                | ChildMessage::Confidential
+                | ChildMessage::Nothing => {}
             }
         }
     }
@@ -323,33 +323,33 @@ impl Watch {
             }
             let (said, mut fds) = control::receive(socket);
             match said {
-                Said::HungUp => self.fds[i].fd = -1,
+                ChildMessage::HungUp => self.fds[i].fd = -1,
                 // Only the Sentry speaks for the program.
-                Said::Exit(s) if i == CONTROL => {
+                ChildMessage::Exit(s) if i == CONTROL => {
                     self.seen.exit.get_or_insert(s);
                     self.near(SENTRY_GRACE);
                 }
-                Said::Failed(text, exit) => {
+                ChildMessage::Failed(text, exit) => {
                     self.seen.text.get_or_insert((text, exit));
                     self.near(GRACE);
                 }
-                Said::Answer(a) if i == CONTROL => attendant.answer(r, a),
-                Said::Note(text) if i == CONTROL => attendant.note(&text),
-                Said::OutOfMemory(kills, text) if i == CONTROL => {
+                ChildMessage::Answer(a) if i == CONTROL => attendant.answer(r, a),
+                ChildMessage::Note(text) if i == CONTROL => attendant.note(&text),
+                ChildMessage::OutOfMemory(kills, text) if i == CONTROL => {
                     attendant.out_of_memory(kills, &text);
                 }
-                Said::Confidential if i == CONTROL => {
+                ChildMessage::Confidential if i == CONTROL => {
                     // (Only the sandbox's own starter sees the Sentry's end.)
                     if !r.joined && r.confidential.len() < CONFIDENTIAL_MAX {
                         r.confidential.extend(fds.pop());
                     }
                 }
-                Said::Exit(_)
-                | Said::Answer(_)
-                | Said::Note(_)
-                | Said::OutOfMemory(..)
-                | Said::Confidential
-                | Said::Nothing => {}
+                ChildMessage::Exit(_)
+                | ChildMessage::Answer(_)
+                | ChildMessage::Note(_)
+                | ChildMessage::OutOfMemory(..)
+                | ChildMessage::Confidential
+                | ChildMessage::Nothing => {}
             }
         }
     }

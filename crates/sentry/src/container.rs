@@ -54,29 +54,29 @@ type Joined = (Arc<dyn Console>, Arc<tty::Master>);
 
 /// How far a program of `exec` is that is not ready.
 enum Making {
-    Asked,
+    Requested,
     Made(Weak<Task>),
     GivenUp,
 }
 
 /// A program of `exec` that is being made ready.
-pub(crate) struct Asked {
+pub(crate) struct PendingExec {
     container: Arc<Container>,
     number: u32,
 }
 
-impl Asked {
+impl PendingExec {
     /// It has a task; whether it is still wanted.
     pub(crate) fn made(&self, t: &Arc<Task>) -> bool {
         match self.container.making.lock().get_mut(&self.number) {
-            Some(m @ Making::Asked) => *m = Making::Made(Arc::downgrade(t)),
+            Some(m @ Making::Requested) => *m = Making::Made(Arc::downgrade(t)),
             _ => return false,
         }
         true
     }
 }
 
-impl Drop for Asked {
+impl Drop for PendingExec {
     fn drop(&mut self) {
         let gone = self.container.making.lock().remove(&self.number);
         drop(gone);
@@ -262,9 +262,9 @@ impl Container {
         Ok(())
     }
     /// One is asked for.
-    pub(crate) fn asked(self: &Arc<Self>, number: u32) -> Asked {
-        self.making.lock().insert(number, Making::Asked);
-        Asked {
+    pub(crate) fn asked(self: &Arc<Self>, number: u32) -> PendingExec {
+        self.making.lock().insert(number, Making::Requested);
+        PendingExec {
             container: self.clone(),
             number,
         }

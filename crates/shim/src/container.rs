@@ -17,7 +17,7 @@
 
 use crate::events::{Event, Publisher};
 use crate::helper::{self, Done, Failed, Work};
-use crate::io::{Asked, Io};
+use crate::io::{Io, StdioRequest};
 use crate::oom;
 use crate::paused::{Paused, Programs};
 use crate::process::{Exit, Phase, Process};
@@ -134,7 +134,7 @@ impl Container {
         id: &str,
         bundle: PathBuf,
         settings: Settings,
-        stdio: Asked,
+        stdio: StdioRequest,
         reaper: Arc<Reaper>,
         events: Publisher,
     ) -> Container {
@@ -471,7 +471,7 @@ impl Container {
     fn start_exec(
         self: &Arc<Self>,
         exec: &str,
-        stdio: &Asked,
+        stdio: &StdioRequest,
         process: Box<oci::spec::Process>,
     ) -> Result<Option<(Done, Io)>, Failed> {
         let (mut io, program) =
@@ -494,7 +494,7 @@ impl Container {
     pub fn add(
         self: &Arc<Self>,
         exec: &str,
-        stdio: Asked,
+        stdio: StdioRequest,
         spec: oci::spec::Process,
     ) -> ttrpc::Result<()> {
         let paused = self.is_paused();

@@ -28,7 +28,7 @@ const DRAIN: Duration = Duration::from_secs(2);
 
 /// The streams that a client asks for, in containerd's words.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Asked {
+pub struct StdioRequest {
     pub terminal: bool,
     pub stdin: String,
     pub stdout: String,
@@ -105,7 +105,7 @@ fn open_output(p: &Path) -> Result<OwnedFd, String> {
 
 impl Io {
     /// Opens the shim's ends; `dir` takes the console's socket, by a short name.
-    pub fn prepare(s: &Asked, dir: &Path, name: &str) -> Result<(Io, Program), String> {
+    pub fn prepare(s: &StdioRequest, dir: &Path, name: &str) -> Result<(Io, Program), String> {
         let files = [path(&s.stdin)?, path(&s.stdout)?, path(&s.stderr)?];
         let mut readers = Vec::new();
         for f in files[1..].iter().filter(|f| is_fifo(f)) {

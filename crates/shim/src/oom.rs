@@ -22,12 +22,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Watch {
     dir: PathBuf,
     kind: Kind,
-    own: Option<Own>,
+    own: Option<KillCounter>,
 }
 
 /// The container's own kills.
 #[derive(Debug)]
-struct Own {
+struct KillCounter {
     /// Of the monitor's file: told when it changes.
     inotify: OwnedFd,
     count: File,
@@ -35,12 +35,12 @@ struct Own {
     seen: AtomicU64,
 }
 
-impl Own {
-    fn open(path: &Path) -> std::io::Result<Own> {
+impl KillCounter {
+    fn open(path: &Path) -> std::io::Result<KillCounter> {
         let flags = CreateFlags::CLOEXEC | CreateFlags::NONBLOCK;
         let inotify = rustix::fs::inotify::init(flags)?;
         rustix::fs::inotify::add_watch(&inotify, path, WatchFlags::MODIFY)?;
-        Ok(Own {
+        Ok(KillCounter {
             inotify,
             count: File::open(path)?,
             seen: AtomicU64::new(0),
@@ -72,7 +72,7 @@ pub fn open(groups: &Cgroups, own: Option<&Path>) -> Option<Arc<Watch>> {
     } else {
         Kind::V1(eventfd(&dir).ok()?)
     };
-    let own = own.and_then(|p| Own::open(p).ok());
+    let own = own.and_then(|p| KillCounter::open(p).ok());
     Some(Arc::new(Watch { dir, kind, own }))
 }
 
@@ -88,7 +88,7 @@ impl Watch {
     /// Whether it has happened since this was asked last. Never waits.
     pub fn happened(&self) -> bool {
         // (Both are asked.)
-        let own = self.own.as_ref().is_some_and(Own::happened);
+        let own = self.own.as_ref().is_some_and(KillCounter::happened);
         self.host_did() || own
     }
 
@@ -183,7 +183,7 @@ mod tests {
         let w = Watch {
             dir: dir.clone(),
             kind: Kind::V1(rustix::event::eventfd(0, EventfdFlags::NONBLOCK).unwrap()),
-            own: Some(Own::open(&count).unwrap()),
+            own: Some(KillCounter::open(&count).unwrap()),
         };
         assert!(!w.happened());
         std::fs::write(&count, "3").unwrap();

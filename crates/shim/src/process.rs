@@ -1,6 +1,6 @@
 //! One process of a container, as the shim knows it. What changes it is in [`crate::container`].
 
-use crate::io::{Asked, Io};
+use crate::io::{Io, StdioRequest};
 use std::sync::mpsc::Sender;
 use std::time::SystemTime;
 
@@ -41,7 +41,7 @@ pub struct Process {
     pub pid: u32,
     /// Its own inside.
     pub inside: u32,
-    pub stdio: Asked,
+    pub stdio: StdioRequest,
     pub phase: Phase,
     pub exit: Option<Exit>,
     pub io: Option<Io>,
@@ -55,7 +55,11 @@ pub struct Process {
 }
 
 impl Process {
-    pub fn new(stdio: Asked, phase: Phase, spec: Option<Box<oci::spec::Process>>) -> Process {
+    pub fn new(
+        stdio: StdioRequest,
+        phase: Phase,
+        spec: Option<Box<oci::spec::Process>>,
+    ) -> Process {
         Process {
             pid: 0,
             inside: 0,

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::process::{Child, Command};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-type Told = Box<dyn FnOnce(u32) + Send>;
+type OnExit = Box<dyn FnOnce(u32) + Send>;
 
 /// The listeners, by the process whose end they are told.
 #[derive(Default)]
@@ -27,7 +27,7 @@ pub struct Reaper {
 
 #[derive(Default)]
 struct State {
-    watched: BTreeMap<i32, Told>,
+    watched: BTreeMap<i32, OnExit>,
     /// Children started, to wake the thread when there was none.
     count: u64,
     /// Calls of helpers under way.
@@ -80,7 +80,7 @@ impl Reaper {
 
     /// `told` gets the exit status, as a shell has it, once. The process is one that was started in
     /// a call that lasts.
-    pub fn watch(&self, pid: i32, told: Told) {
+    pub fn watch(&self, pid: i32, told: OnExit) {
         let mut state = self.lock();
         // One that is there is not the one of that number which has ended.
         let ended = match state.ends.remove(&pid) {

@@ -3,7 +3,7 @@
 use crate::bootstrap::{Address, Group};
 use crate::container::{Container, error, failed, unknown};
 use crate::events::Publisher;
-use crate::io::Asked;
+use crate::io::StdioRequest;
 use crate::paused::Programs;
 use crate::process::Phase;
 use crate::reaper::Reaper;
@@ -100,7 +100,7 @@ impl Service {
         found.ok_or_else(|| error(Code::NOT_FOUND, format!("container {id}: not found")))
     }
 
-    fn create_task(&self, r: &CreateTaskRequest, stdio: Asked) -> ttrpc::Result<u32> {
+    fn create_task(&self, r: &CreateTaskRequest, stdio: StdioRequest) -> ttrpc::Result<u32> {
         // It has come, whatever becomes of it.
         self.lock().note(&r.id);
         let bundle = PathBuf::from(&r.bundle);
@@ -281,7 +281,7 @@ impl containerd_shim_protos::Task for Service {
                 "restoring a checkpoint is not supported",
             ));
         }
-        let stdio = Asked {
+        let stdio = StdioRequest {
             terminal: r.terminal,
             stdin: r.stdin.clone(),
             stdout: r.stdout.clone(),
@@ -380,7 +380,7 @@ impl containerd_shim_protos::Task for Service {
             )
         })?;
         spec.terminal = r.terminal;
-        let stdio = Asked {
+        let stdio = StdioRequest {
             terminal: r.terminal,
             stdin: r.stdin,
             stdout: r.stdout,
@@ -502,7 +502,7 @@ mod tests {
             "c",
             dir.clone(),
             settings.clone(),
-            Asked::default(),
+            StdioRequest::default(),
             Arc::default(),
             Publisher::kept(),
         );
@@ -513,7 +513,7 @@ mod tests {
                 bundle: dir.display().to_string(),
                 ..CreateTaskRequest::default()
             };
-            match s.create_task(&r, Asked::default()) {
+            match s.create_task(&r, StdioRequest::default()) {
                 Err(ttrpc::Error::RpcStatus(s)) => s.code(),
                 other => panic!("{other:?}"),
             }

@@ -53,7 +53,7 @@ pub struct Words {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub net_log: Option<PathBuf>,
     /// As `cloister --swap` and `--process-memory` have it.
-    pub memory: oci::memory::Beside,
+    pub memory: oci::memory::MemoryOptions,
     pub systemd_cgroup: bool,
     pub debug: bool,
     /// System calls to write to `log.json` in the bundle: names and classes; an empty list for all.

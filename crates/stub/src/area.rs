@@ -4,8 +4,8 @@
 pub const STACK_T: u64 = 0;
 /// `u32`: set to 1 and futex-woken when the thread is up.
 pub const READY: u64 = 0x20;
-/// `u32`: how many calls got something by what is at [`super::OFFERS`], wrapping.
-pub const OFFERED: u64 = 0x24;
+/// `u32`: how many calls got something by what is at [`super::READ_SLOTS`], wrapping.
+pub const SLOT_HITS: u64 = 0x24;
 /// `i32`: its notification descriptor.
 pub const LISTENER: u64 = 0x28;
 /// `i32`: what the zygote's clone(2) of a process gave.

@@ -7,9 +7,9 @@
 //! - **local**: calls whose result stands in the thread's area, uname's among them, and four that
 //!   are done here: rt_sigprocmask and sigaltstack, since mask and stack are in the area while the
 //!   thread is in application code; a futex's wake-up where nobody waits; sched_yield;
-//! - **offers**: reads of what the Sentry has laid beside the program ([`super::offers`]), which
-//!   the call then claims; how much there is to be read; and changes of an epoll that nobody else
-//!   can look at, which it lays there for the Sentry;
+//! - **read slots**: reads of what the Sentry has laid beside the program ([`super::read_slots`]),
+//!   which the call then claims; how much there is to be read; and changes of an epoll that nobody
+//!   else can look at, which it lays there for the Sentry;
 //! - **mailbox**: where the thread of the Sentry's spins ([`SPINS`]), the call is laid into the
 //!   area, and its answer awaited there; after [`PATIENCE`] rounds by the event call
 //!   ([`super::EVENT_PARK`]);
@@ -92,7 +92,7 @@ pub const MINSIGSTKSZ: u64 = 2048;
 pub const KINDS_SPECIAL: u8 = 16;
 /// Only where the first argument is 0: the caller itself.
 pub const KIND_OWN: u8 = 1;
-/// read(2), recvfrom(2), epoll_ctl(2): by what is at [`super::OFFERS`], if that answers them.
+/// read(2), recvfrom(2), epoll_ctl(2): by what is at [`super::READ_SLOTS`], if that answers them.
 pub const KIND_READ: u8 = 8;
 pub const KIND_RECV: u8 = 9;
 pub const KIND_EPOLL_CTL: u8 = 10;
@@ -119,7 +119,7 @@ const _: () = {
 pub const COUNTED: u32 = nr::IOCTL;
 pub const FIONREAD: u32 = 0x541b;
 /// These calls, with their kinds.
-pub const OFFERED: [(u32, u8); 3] = [
+pub const SLOT_CALLS: [(u32, u8); 3] = [
     (nr::READ, KIND_READ),
     (nr::RECVFROM, KIND_RECV),
     (nr::EPOLL_CTL, KIND_EPOLL_CTL),
@@ -170,12 +170,12 @@ unsafe extern "C" {
     static cloister_lane_answered: u8;
     static cloister_lane_slow: u8;
     static cloister_lane_called: u8;
-    static cloister_lane_offers: u8;
-    static cloister_lane_offers_saved: u8;
-    static cloister_lane_offers_claimed: u8;
-    static cloister_lane_offers_taken: u8;
-    static cloister_lane_offers_change: u8;
-    static cloister_lane_offers_laid: u8;
+    static cloister_lane_slots: u8;
+    static cloister_lane_slots_saved: u8;
+    static cloister_lane_slots_claimed: u8;
+    static cloister_lane_slots_taken: u8;
+    static cloister_lane_slots_change: u8;
+    static cloister_lane_slots_laid: u8;
     static cloister_lane_mask: u8;
     static cloister_lane_mask_load: u8;
     static cloister_lane_mask_loaded: u8;
@@ -278,24 +278,18 @@ pub fn place(ip: u64) -> Option<Place> {
         (at(&raw const cloister_lane_mask_loaded), Some(Place::Flags)),
         (at(&raw const cloister_lane_mask_load), Some(Place::Access)),
         (at(&raw const cloister_lane_mask), Some(Place::Flags)),
-        (at(&raw const cloister_lane_offers_laid), Some(Place::Taken)),
+        (at(&raw const cloister_lane_slots_laid), Some(Place::Taken)),
         (
-            at(&raw const cloister_lane_offers_change),
+            at(&raw const cloister_lane_slots_change),
             Some(Place::Saved),
         ),
+        (at(&raw const cloister_lane_slots_taken), Some(Place::Taken)),
         (
-            at(&raw const cloister_lane_offers_taken),
-            Some(Place::Taken),
-        ),
-        (
-            at(&raw const cloister_lane_offers_claimed),
+            at(&raw const cloister_lane_slots_claimed),
             Some(Place::Claimed),
         ),
-        (
-            at(&raw const cloister_lane_offers_saved),
-            Some(Place::Saved),
-        ),
-        (at(&raw const cloister_lane_offers), Some(Place::Flags)),
+        (at(&raw const cloister_lane_slots_saved), Some(Place::Saved)),
+        (at(&raw const cloister_lane_slots), Some(Place::Flags)),
         (at(&raw const cloister_lane_called), Some(Place::Called)),
         (at(&raw const cloister_lane_slow), Some(Place::Flags)),
         (at(&raw const cloister_lane_answered), Some(Place::Done)),

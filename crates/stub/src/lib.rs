@@ -29,7 +29,7 @@
 //! | `code.rs`, `code/*.s` | the code: zygote and spawner, threads, lanes |
 //! | [`lane`] | what lanes are, and where in their code a thread may be stopped |
 //! | [`area`] | a thread's area |
-//! | [`offers`] | what the Sentry lays beside a program |
+//! | [`read_slots`] | what the Sentry lays beside a program |
 //!
 //! ## Command page (read-only here, written by the Sentry)
 //!
@@ -38,7 +38,7 @@
 //! | 0 | `u32` sequence: the spawner's futex |
 //! | 8 | the spawner's operation: 1 process, 2 thread |
 //! | 16.. | clone flags; 0; a thread's start address or a process's area offset; thread area; command page offset; control fd |
-//! | 128 | how many descriptors have a slot at [`OFFERS`] |
+//! | 128 | how many descriptors have a slot at [`READ_SLOTS`] |
 //! | 256.. | service batch: up to [`BATCH_MAX`] entries of 7 words: number and six arguments |
 //! | 8192.. | counts of who waits for futexes: [`WAITERS`] |
 #![no_std]
@@ -46,7 +46,7 @@
 pub mod area;
 mod code;
 pub mod lane;
-pub mod offers;
+pub mod read_slots;
 
 pub use code::{Symbol, address, image};
 
@@ -73,8 +73,8 @@ pub const fn waiters_slot(va: u64) -> u64 {
 }
 /// Trampolines of patched call sites, read-only and executable; see [`lane`].
 pub const TRAMPOLINES: u64 = 0x7ffe_3000_0000;
-/// What is answered beside the Sentry, read-write; see [`lane`] and [`offers`].
-pub const OFFERS: u64 = 0x7ffe_3800_0000;
+/// What is answered beside the Sentry, read-write; see [`lane`] and [`read_slots`].
+pub const READ_SLOTS: u64 = 0x7ffe_3800_0000;
 /// Thread areas, read-write: area `i` is at `AREAS + i * AREA_LEN`.
 pub const AREAS: u64 = 0x7ffe_4000_0000;
 /// The size and alignment of a thread area: alternate signal stack and the words below.
@@ -117,9 +117,9 @@ pub const CMD_BATCH: u64 = 256;
 pub const BATCH_MAX: usize = ((WAITERS - CMD_BATCH) / 56) as usize;
 const _: () = assert!(WAITERS + 4 * WAITERS_SLOTS == COMMAND_LEN);
 
-/// Offset of how many descriptors have a slot at [`OFFERS`]: `u32`, 0 where nothing is mapped
+/// Offset of how many descriptors have a slot at [`READ_SLOTS`]: `u32`, 0 where nothing is mapped
 /// there.
-pub const CMD_OFFERS: u64 = 0x80;
+pub const CMD_READ_SLOTS: u64 = 0x80;
 
 /// The event argument of a thread that has just started.
 pub const EVENT_START: u64 = 0x100;

@@ -4,9 +4,10 @@
 //! below: a set bit on an upper level says that 64 bits below are all set. So that is O(log n)
 //! whatever is open.
 //!
-//! A file is offered beside its program ([`FdTable::holding`]) under the table's lock; where a
-//! descriptor stands for it no more, the offer ends under that lock: so a number never reads what
-//! another file offered. Lock order: the table, the socket's state, its queue, the offers' area.
+//! A file fills its descriptor's read slot ([`FdTable::holding`]) under the table's lock; where a
+//! descriptor stands for it no more, the slot is revoked under that lock: so a number never reads
+//! what another file put there. Lock order: the table, the socket's state, its queue, the slots'
+//! area.
 //!
 //! A slot can be *reserved* before its file exists, as Linux does: `open(2)` fails with `EMFILE`
 //! before it creates anything.
@@ -119,7 +120,7 @@ struct Inner {
     /// Taken or reserved.
     used: Bits,
     cloexec: Vec<u64>,
-    gone: Gone,
+    changed: ChangedFds,
     /// What a large table takes, of each user that made it larger.
     memory: Vec<Charge>,
 }
@@ -139,19 +140,19 @@ const SLOT: usize = size_of::<Option<Arc<File>>>();
 
 /// Which descriptors stand for another file, or for none, since that was last asked.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub enum Gone {
+pub enum ChangedFds {
     #[default]
     None,
     One(i32),
     Many,
 }
 
-impl Gone {
+impl ChangedFds {
     fn add(&mut self, fd: usize) {
         *self = match *self {
-            Gone::None => Gone::One(fd as i32),
-            g @ Gone::One(n) if n as usize == fd => g,
-            _ => Gone::Many,
+            ChangedFds::None => ChangedFds::One(fd as i32),
+            g @ ChangedFds::One(n) if n as usize == fd => g,
+            _ => ChangedFds::Many,
         };
     }
 }
@@ -205,15 +206,15 @@ impl Inner {
         self.set_cloexec(fd, cloexec);
         let old = self.files[fd].replace(file);
         if let Some(old) = &old {
-            old.end_offer();
-            self.gone.add(fd);
+            old.revoke_slot();
+            self.changed.add(fd);
         }
         old
     }
     fn take(&mut self, fd: usize) -> Option<Arc<File>> {
         let f = self.files.get_mut(fd)?.take()?;
-        f.end_offer();
-        self.gone.add(fd);
+        f.revoke_slot();
+        self.changed.add(fd);
         self.used.clear(fd);
         self.set_cloexec(fd, CloseOnExec::No);
         Some(f)
@@ -278,11 +279,11 @@ impl FdTable {
         }
     }
     /// Which descriptors stand for another file, or for none, since this was last called.
-    pub fn take_gone(&self) -> Gone {
-        if self.inner.read().gone == Gone::None {
-            return Gone::None;
+    pub fn take_changed(&self) -> ChangedFds {
+        if self.inner.read().changed == ChangedFds::None {
+            return ChangedFds::None;
         }
-        std::mem::take(&mut self.inner.write().gone)
+        std::mem::take(&mut self.inner.write().changed)
     }
     /// `fcntl(F_GETFD)`.
     pub fn cloexec(&self, fd: i32) -> Result<CloseOnExec> {
@@ -455,7 +456,7 @@ impl FdTable {
             files: files.to_vec(),
             used,
             cloexec: inner.cloexec.clone(),
-            gone: Gone::Many,
+            changed: ChangedFds::Many,
             memory,
         };
         drop(inner);

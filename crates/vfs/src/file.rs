@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use wait::offer::ReadSlots;
+use wait::read_slots::SlotSource;
 use wait::{Events, WaitQueue};
 
 mod io;
@@ -172,7 +172,7 @@ pub trait FileOps: Any + Send + Sync {
     /// The status flags changed by `fcntl(F_SETFL)`.
     fn flags_changed(&self, _file: &File, _old: u32) {}
     /// Where reads of it may be answered beside the Sentry; `None`: nowhere.
-    fn read_slots(&self) -> Option<&dyn ReadSlots> {
+    fn slot_source(&self) -> Option<&dyn SlotSource> {
         None
     }
     /// For downcasts: `file.ops::<Pipe>()`.
@@ -580,10 +580,11 @@ impl File {
         }
         Ok(n)
     }
-    /// A descriptor stands for it no more, or for something else: what is offered of it there ends.
-    pub(crate) fn end_offer(&self) {
-        if let Some(s) = self.ops.read_slots() {
-            s.end_offer();
+    /// A descriptor stands for it no more, or for something else: the read slot that it filled
+    /// there is revoked.
+    pub(crate) fn revoke_slot(&self) {
+        if let Some(s) = self.ops.slot_source() {
+            s.revoke_slot();
         }
     }
     #[must_use]

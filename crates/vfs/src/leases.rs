@@ -41,8 +41,21 @@ pub static BREAK_TIME: AtomicI64 = AtomicI64::new(45);
 /// What a lease takes of the kernel's memory, bytes.
 const LEASE: u64 = 256;
 
-/// Until when somebody waits; `None` for ever.
-type Until = Option<Instant>;
+/// Until when somebody waits.
+#[derive(Clone, Copy)]
+enum Deadline {
+    Never,
+    At(Instant),
+}
+
+impl Deadline {
+    fn instant(self) -> Option<Instant> {
+        match self {
+            Deadline::Never => None,
+            Deadline::At(t) => Some(t),
+        }
+    }
+}
 
 struct Lease {
     /// [`File::id`].
@@ -53,9 +66,9 @@ struct Lease {
     pid: i32,
     holder: Arc<dyn Messenger>,
     /// A writer waits for it to go (`FL_UNLOCK_PENDING`).
-    goes: Option<Until>,
+    unlock_by: Option<Deadline>,
     /// A reader waits for it to become a read lease (`FL_DOWNGRADE_PENDING`).
-    sinks: Option<Until>,
+    downgrade_by: Option<Deadline>,
     _charge: Charge,
 }
 
@@ -76,19 +89,19 @@ impl Lease {
     }
     /// What it is, or is to become; `None`: nothing.
     fn target(&self) -> Option<LockKind> {
-        match (self.goes, self.sinks) {
+        match (self.unlock_by, self.downgrade_by) {
             (Some(_), _) => None,
             (None, Some(_)) => Some(LockKind::Read),
             (None, None) => Some(self.kind),
         }
     }
     fn is_breaking(&self) -> bool {
-        self.goes.is_some() || self.sinks.is_some()
+        self.unlock_by.is_some() || self.downgrade_by.is_some()
     }
     fn becomes(&mut self, kind: LockKind) {
         self.kind = kind;
         if kind == LockKind::Read {
-            self.sinks = None;
+            self.downgrade_by = None;
         }
     }
 }
@@ -110,8 +123,10 @@ pub struct Leases {
     queue: WaitQueue,
 }
 
-fn is_past(until: Option<Until>, now: Instant) -> bool {
-    until.flatten().is_some_and(|t| t <= now)
+fn is_past(deadline: Option<Deadline>, now: Instant) -> bool {
+    deadline
+        .and_then(Deadline::instant)
+        .is_some_and(|t| t <= now)
 }
 
 impl Attachable for Leases {}
@@ -143,13 +158,11 @@ impl InodeExt {
     fn with_leases<R>(&self, f: impl FnOnce(&mut Vec<Lease>) -> R) -> R {
         let l = self.leases();
         let mut list = l.list.lock();
-        let before = list.len();
         let gone = time_out(&mut list);
-        let timed = !gone.is_empty() || before != list.len();
         let r = f(&mut list);
         self.count_leases(&list);
         drop(list);
-        if timed {
+        if !gone.is_empty() {
             l.queue.notify(Events::IN);
         }
         drop(gone);
@@ -185,7 +198,7 @@ impl InodeExt {
         let r = self.with_leases(|list| {
             self.may_lease(file, kind)?;
             let others = |l: &&Lease| l.file != file.id;
-            let in_the_way = |l: &Lease| kind == LockKind::Write || l.goes.is_some();
+            let in_the_way = |l: &Lease| kind == LockKind::Write || l.unlock_by.is_some();
             if list.iter().filter(others).any(in_the_way) {
                 return Err(EAGAIN);
             }
@@ -204,8 +217,8 @@ impl InodeExt {
                 kind,
                 pid,
                 holder,
-                goes: None,
-                sinks: None,
+                unlock_by: None,
+                downgrade_by: None,
                 _charge: charge,
             });
             // Who opens it from now on sees the lease; who did before is counted by now.
@@ -248,8 +261,8 @@ impl InodeExt {
         loop {
             let until = self.with_leases(|list| {
                 let of = |l: &Lease| match want {
-                    LockKind::Write => l.goes.flatten(),
-                    LockKind::Read => l.goes.or(l.sinks).flatten(),
+                    LockKind::Write => l.unlock_by?.instant(),
+                    LockKind::Read => l.unlock_by.or(l.downgrade_by)?.instant(),
                 };
                 list.iter()
                     .filter(|l| l.conflicts(want))
@@ -269,24 +282,25 @@ impl InodeExt {
     /// Tells the holders of what conflicts, once each; whether there are any.
     fn ask_back(&self, want: LockKind) -> bool {
         let seconds = BREAK_TIME.load(Ordering::Relaxed).max(0) as u64;
-        let until = (seconds > 0)
+        let at = (seconds > 0)
             .then(|| wait::deadline_after(Duration::from_secs(seconds)))
             .flatten();
+        let deadline = at.map_or(Deadline::Never, Deadline::At);
         let mut told = Vec::new();
         let any = self.with_leases(|list| {
             let mut any = false;
             for l in list.iter_mut().filter(|l| l.conflicts(want)) {
                 any = true;
                 let known = match want {
-                    LockKind::Write => l.goes.is_some(),
+                    LockKind::Write => l.unlock_by.is_some(),
                     LockKind::Read => l.is_breaking(),
                 };
                 if known {
                     continue;
                 }
                 match want {
-                    LockKind::Write => l.goes = Some(until),
-                    LockKind::Read => l.sinks = Some(until),
+                    LockKind::Write => l.unlock_by = Some(deadline),
+                    LockKind::Read => l.downgrade_by = Some(deadline),
                 }
                 told.push(l.holder.clone());
             }
@@ -318,11 +332,11 @@ fn time_out(list: &mut Vec<Lease>) -> Ended {
     }
     let now = Instant::now();
     for l in list.iter_mut() {
-        if is_past(l.sinks, now) {
+        if is_past(l.downgrade_by, now) {
             l.becomes(LockKind::Read);
         }
     }
-    let gone = list.extract_if(.., |l| is_past(l.goes, now));
+    let gone = list.extract_if(.., |l| is_past(l.unlock_by, now));
     gone.map(end).collect()
 }
 

@@ -85,7 +85,7 @@ pub struct Conflict {
 }
 
 #[derive(Clone, Copy)]
-struct Held {
+struct RangeLock {
     end: u64,
     kind: LockKind,
     pid: i32,
@@ -96,7 +96,7 @@ struct Inner {
     /// By the open file's id, with the process that took it.
     flock: HashMap<u64, (LockKind, i32)>,
     /// By owner; each one's ranges are disjoint, by start.
-    records: HashMap<Owner, BTreeMap<u64, Held>>,
+    records: HashMap<Owner, BTreeMap<u64, RangeLock>>,
     /// What an owner's ranges take of the kernel's memory, as its user's.
     memory: HashMap<Owner, Charge>,
 }
@@ -165,7 +165,7 @@ impl Inner {
             .next_back()
             .map_or(r.start, |(&s, _)| s);
         let to = r.end.saturating_add(1);
-        let near: Vec<(u64, Held)> = ranges.range(from..=to).map(|(&s, &h)| (s, h)).collect();
+        let near: Vec<(u64, RangeLock)> = ranges.range(from..=to).map(|(&s, &h)| (s, h)).collect();
         for (s, h) in near {
             let overlaps = s <= r.end && h.end >= r.start;
             let touches = s == to || h.end.checked_add(1) == Some(r.start);
@@ -184,7 +184,7 @@ impl Inner {
                 if s < r.start {
                     ranges.insert(
                         s,
-                        Held {
+                        RangeLock {
                             end: r.start - 1,
                             ..h
                         },
@@ -198,7 +198,7 @@ impl Inner {
         if let Some(kind) = kind {
             ranges.insert(
                 put.start,
-                Held {
+                RangeLock {
                     end: put.end,
                     kind,
                     pid,

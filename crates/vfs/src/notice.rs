@@ -55,12 +55,12 @@ pub struct Notice {
 }
 
 /// A place that is told of changes as long as this lives.
-pub(crate) struct Told {
+pub(crate) struct Subscription {
     notice: Arc<Notice>,
     key: usize,
 }
 
-impl Drop for Told {
+impl Drop for Subscription {
     fn drop(&mut self) {
         if let Some(p) = &self.notice.places {
             let gone = p.lock().remove(&self.key);
@@ -176,11 +176,11 @@ impl Notice {
     }
 
     /// It is open or watched there, as long as what this gives lives.
-    pub(crate) fn used_at(self: &Arc<Self>, d: &Arc<dyn Place>) -> Option<Told> {
+    pub(crate) fn used_at(self: &Arc<Self>, d: &Arc<dyn Place>) -> Option<Subscription> {
         let key = Arc::as_ptr(d).cast::<()>().addr();
         let all = self.places.as_ref()?;
         all.lock().insert(key, Arc::downgrade(d));
-        Some(Told {
+        Some(Subscription {
             notice: self.clone(),
             key,
         })

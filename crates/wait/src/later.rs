@@ -59,7 +59,7 @@ pub trait Boundary {
 }
 
 #[derive(Default)]
-struct Own {
+struct QueuedWork {
     boundary: Option<Arc<dyn Boundary>>,
     /// It sleeps.
     away: bool,
@@ -67,7 +67,7 @@ struct Own {
 }
 
 thread_local! {
-    static OWN: RefCell<Own> = RefCell::default();
+    static OWN: RefCell<QueuedWork> = RefCell::default();
 }
 
 /// To be done at this thread's boundary, or elsewhere if it has none.

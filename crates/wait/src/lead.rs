@@ -210,7 +210,7 @@ impl Lead {
             hands_over: true,
         };
         // Others are woken now, not when the call is answered.
-        let done = wakes::unheld(|| {
+        let done = wakes::without_deferral(|| {
             let pieces = (0..most).map(|_| self.work_once());
             pieces.take_while(|w| *w == Worked::Something).count()
         });

@@ -11,8 +11,8 @@
 
 pub mod later;
 pub mod lead;
-pub mod offer;
 mod parker;
+pub mod read_slots;
 pub mod spin;
 pub mod wakes;
 
@@ -143,7 +143,7 @@ impl WaitQueue {
             return;
         }
         // Whoever is woken takes the same lock first.
-        let _hold = wakes::hold();
+        let _deferral = wakes::defer();
         let entries = self.entries.lock();
         for (_, e) in entries.iter() {
             if !e.exclusive && e.events.intersects(events) {

@@ -36,7 +36,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
 use std::time::{Duration, Instant};
-use steps::{ASLEEP, Found, IDLE, SPINNING, WOKEN, Word};
+use steps::{ASLEEP, IDLE, SPINNING, SleeperState, WOKEN, Word};
 
 /// A leader's sleep may last a millisecond too long: so near to its deadline nobody leads.
 const EXACT: Duration = Duration::from_millis(2);
@@ -112,8 +112,8 @@ impl Parker {
         self.unpark_by(wakes::wake);
     }
 
-    /// As [`Parker::unpark`], whatever the calling thread holds, or one that has woken it and holds
-    /// that.
+    /// As [`Parker::unpark`], whatever the calling thread defers, or one that has woken it and
+    /// defers that.
     pub fn unpark_now(&self) {
         self.unpark_by(|t, _| t.unpark());
     }
@@ -125,11 +125,11 @@ impl Parker {
             self.woken_on.store(current_cpu(), Relaxed);
         }
         let found = steps::wake(&self.state);
-        let slept = found == Found::Asleep;
+        let slept = found == SleeperState::Asleep;
         if slept {
             self.count();
         }
-        if found != Found::Awake
+        if found != SleeperState::Awake
             && let Some(t) = self.sleeper()
         {
             wake(t, slept);
@@ -169,7 +169,7 @@ impl Parker {
         if self.take(WOKEN) {
             return true;
         }
-        // Nobody else would make those that this thread holds.
+        // Nobody else would make those that this thread defers.
         wakes::make();
         if self.has_lead.load(Acquire)
             && let Some(woken) = self.lead(deadline)

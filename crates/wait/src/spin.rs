@@ -31,8 +31,9 @@
 //!   there.
 //! - For a whole Sentry ([`Spinners`]): awake tasks, spinning threads, when all CPUs were last
 //!   wanted, and when others on the host last took one.
-//! - Where no CPU is idle, which of both ways gets more calls done (`trial`). The trial does not
-//!   replace the budget: it only raises the number of CPUs that [`Spinners::enter`] believes in.
+//! - Where no CPU is idle, which of both ways gets more calls done (`throughput`). The comparison
+//!   does not replace the budget: it only raises the number of CPUs that [`Spinners::enter`]
+//!   believes in.
 //!
 //! ## When it stops
 //!
@@ -51,8 +52,8 @@
 //! prolongs the spinning of its own Sentry thread; each call that it forges there is a call that it
 //! makes. By calls it earns a budget that it does not deserve, [`table::BUDGET_MOST`] at most; by
 //! the count of those answered beside the Sentry, of which [`table::BESIDE_MOST`] are believed at
-//! once, it sways the trial. Both spend the CPU time of its own sandbox, within the CPUs that this
-//! may use. No word says how long to spin, and nothing depends on these counts but how much is
+//! once, it sways the comparison. Both spend the CPU time of its own sandbox, within the CPUs that
+//! this may use. No word says how long to spin, and nothing depends on these counts but how much is
 //! spun.
 //!
 //! ## What was spun
@@ -63,8 +64,8 @@
 mod budget;
 mod spinners;
 pub mod table;
-mod trial;
+mod throughput;
 
 pub use budget::{Kind, SpinBudget, Turns, Use};
 pub use spinners::{End, MaySpin, Spinners};
-pub use trial::{CallCount, SeenAwake};
+pub use throughput::{CallCount, SeenAwake};

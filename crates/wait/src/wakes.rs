@@ -3,16 +3,16 @@
 //! A thread that is woken often runs at once, in its waker's place; and the first that it does is
 //! to take the lock under which it was woken: its queue's, to leave it. If its waker still holds
 //! that, it was woken in vain: two switches and a `sched_yield`, of all that a hand-over by a pipe
-//! costs on one CPU a tenth. So whoever wakes under a lock [`hold`]s its wake-ups first, then takes
-//! the lock, and lets go in the opposite order.
+//! costs on one CPU a tenth. So whoever wakes under a lock [`defer`]s its wake-ups first, then
+//! takes the lock, and lets go in the opposite order.
 //!
 //! ## Invariants
 //!
 //! - Only the host's part of a wake-up waits. That the sleeper is woken is said at once
 //!   ([`crate::Parker`]'s state, and the count of awake tasks): who looks, or spins, or comes to
 //!   its deadline, finds it.
-//! - A wake-up waits no longer than the outermost [`Hold`] of its thread lives, and no thread
-//!   sleeps in a [`crate::Parker`] before it has made those that it holds.
+//! - A wake-up waits no longer than the outermost [`Deferral`] of its thread lives, and no thread
+//!   sleeps in a [`crate::Parker`] before it has made those that it defers.
 //! - As long as one lives its thread waits for nothing else that may need the one to be woken: it
 //!   takes locks, but nobody sleeps in a parker with a lock held that it takes.
 //! - They are made in the order in which they came.
@@ -45,32 +45,32 @@ impl Sleeper {
 
 /// The wake-ups of one thread, with how many ask that they wait. `T`: whom it is to wake.
 pub(crate) struct Deferred<T> {
-    /// How many [`Hold`]s there are.
-    holds: Cell<usize>,
-    /// Empty where there is no [`Hold`].
+    /// How many [`Deferral`]s there are.
+    deferrals: Cell<usize>,
+    /// Empty where there is no [`Deferral`].
     waiting: RefCell<Vec<T>>,
 }
 
 impl<T> Deferred<T> {
     pub(crate) const fn new() -> Deferred<T> {
         Deferred {
-            holds: Cell::new(0),
+            deferrals: Cell::new(0),
             waiting: RefCell::new(Vec::new()),
         }
     }
-    pub(crate) fn hold(&self) {
-        self.holds.set(self.holds.get() + 1);
+    pub(crate) fn defer(&self) {
+        self.deferrals.set(self.deferrals.get() + 1);
     }
-    /// One hold less; makes those that wait if it was the last.
-    pub(crate) fn let_go(&self, unpark: impl Fn(T)) {
-        self.holds.set(self.holds.get() - 1);
-        if self.holds.get() == 0 {
+    /// One deferral less; makes those that wait if it was the last.
+    pub(crate) fn end_deferral(&self, unpark: impl Fn(T)) {
+        self.deferrals.set(self.deferrals.get() - 1);
+        if self.deferrals.get() == 0 {
             self.make(unpark);
         }
     }
     /// A wake-up: given back where it is to be made at once.
     pub(crate) fn wake(&self, t: T) -> Option<T> {
-        if self.holds.get() == 0 {
+        if self.deferrals.get() == 0 {
             return Some(t);
         }
         self.waiting.borrow_mut().push(t);
@@ -83,9 +83,9 @@ impl<T> Deferred<T> {
 }
 
 thread_local! {
-    /// A host thread's, not a task's: a [`Hold`] lives on a thread's stack, and no task leaves its
-    /// thread, nor sleeps, while one does. (What a task defers from call to call, its own loop
-    /// holds.)
+    /// A host thread's, not a task's: a [`Deferral`] lives on a thread's stack, and no task leaves
+    /// its thread, nor sleeps, while one does. (What a task defers from call to call, its own loop
+    /// keeps.)
     static OWN: Deferred<Sleeper> = const { Deferred::new() };
     /// It has woken somebody since [`take_woke`]. The thread's, since that asks about its call just
     /// made.
@@ -95,25 +95,25 @@ thread_local! {
 /// As long as it lives, its thread's wake-ups wait.
 #[must_use]
 #[derive(Debug)]
-pub struct Hold(PhantomData<*const ()>);
+pub struct Deferral(PhantomData<*const ()>);
 
 /// This thread's wake-ups wait until what is returned is dropped. To be called before a lock is
 /// taken, so that it is dropped after that.
-pub fn hold() -> Hold {
-    OWN.with(Deferred::hold);
-    Hold(PhantomData)
+pub fn defer() -> Deferral {
+    OWN.with(Deferred::defer);
+    Deferral(PhantomData)
 }
 
-impl Drop for Hold {
+impl Drop for Deferral {
     fn drop(&mut self) {
-        OWN.with(|o| o.let_go(|t| t.unpark()));
+        OWN.with(|o| o.end_deferral(|t| t.unpark()));
     }
 }
 
 /// Whether this thread's wake-ups wait.
 #[must_use]
-pub fn is_held() -> bool {
-    OWN.with(|o| o.holds.get() != 0)
+pub fn is_deferring() -> bool {
+    OWN.with(|o| o.deferrals.get() != 0)
 }
 
 /// Whether this thread has woken a sleeper since it asked last.
@@ -133,14 +133,14 @@ pub(crate) fn wake(t: Sleeper, slept: bool) {
 }
 
 /// Makes all wake-ups that wait, and has those wait for nothing that `f` makes: it takes long.
-pub fn unheld<R>(f: impl FnOnce() -> R) -> R {
+pub fn without_deferral<R>(f: impl FnOnce() -> R) -> R {
     struct Back(usize);
     impl Drop for Back {
         fn drop(&mut self) {
-            OWN.with(|o| o.holds.set(self.0));
+            OWN.with(|o| o.deferrals.set(self.0));
         }
     }
-    let _back = Back(OWN.with(|o| o.holds.replace(0)));
+    let _back = Back(OWN.with(|o| o.deferrals.replace(0)));
     make();
     f()
 }
@@ -170,16 +170,16 @@ mod tests {
         (t, ran)
     }
 
-    /// Who is woken under a hold runs when the last of them is gone, and not before.
+    /// Who is woken under a deferral runs when the last of them is gone, and not before.
     #[test]
-    fn the_last_hold_wakes() {
+    fn the_last_deferral_wakes() {
         let p = Arc::new(Parker::new());
         let (t, ran) = sleeper(&p);
         while !p.is_asleep() {
             std::thread::yield_now();
         }
-        let outer = hold();
-        let inner = hold();
+        let outer = defer();
+        let inner = defer();
         assert!(!take_woke());
         p.unpark();
         assert!(take_woke() && !take_woke());
@@ -190,28 +190,28 @@ mod tests {
         t.join().unwrap();
     }
 
-    /// What takes long waits for no hold.
+    /// What takes long waits for no deferral.
     #[test]
-    fn a_hold_is_put_aside() {
+    fn a_deferral_is_put_aside() {
         let parkers: [Arc<Parker>; 2] = std::array::from_fn(|_| Arc::new(Parker::new()));
         let [a, b] = parkers.each_ref().map(sleeper);
         while !parkers.iter().all(|p| p.is_asleep()) {
             std::thread::yield_now();
         }
-        let outer = hold();
+        let outer = defer();
         parkers[0].unpark();
-        unheld(|| {
+        without_deferral(|| {
             a.0.join().unwrap();
             parkers[1].unpark();
             b.0.join().unwrap();
         });
-        assert!(is_held());
+        assert!(is_deferring());
         drop(outer);
-        assert!(!is_held());
+        assert!(!is_deferring());
     }
 
-    /// Two that wait for each other, each with a hold all the time: whoever sleeps wakes the other
-    /// first.
+    /// Two that wait for each other, each with a deferral all the time: whoever sleeps wakes the
+    /// other first.
     #[test]
     fn who_sleeps_wakes_first() {
         let parkers: [Arc<Parker>; 2] = std::array::from_fn(|_| Arc::new(Parker::new()));
@@ -220,7 +220,7 @@ mod tests {
             .map(|me| {
                 let (p, turn) = (parkers.clone(), turn.clone());
                 std::thread::spawn(move || {
-                    let _all_the_time = hold();
+                    let _all_the_time = defer();
                     for _ in 0..500 {
                         while *turn.lock() % 2 != me {
                             p[me].park(None);
@@ -247,16 +247,16 @@ mod tests {
         while !p.is_asleep() && Instant::now() < until {
             std::thread::yield_now();
         }
-        let held = hold();
+        let deferral = defer();
         p.unpark();
         assert!(!p.is_asleep());
         assert!(t.join().unwrap());
-        drop(held);
+        drop(deferral);
     }
 
-    /// One that holds its wake-ups keeps neither another waker's from the sleeper, nor an end.
+    /// One that defers its wake-ups keeps neither another waker's from the sleeper, nor an end.
     #[test]
-    fn nobody_waits_for_anothers_hold() {
+    fn nobody_waits_for_anothers_deferral() {
         for now in [false, true] {
             let p = Arc::new(Parker::new());
             let own = p.clone();
@@ -264,7 +264,7 @@ mod tests {
             while !p.is_asleep() {
                 std::thread::yield_now();
             }
-            let held = hold();
+            let deferral = defer();
             p.unpark();
             std::thread::sleep(Duration::from_millis(20));
             assert!(!t.is_finished());
@@ -275,7 +275,7 @@ mod tests {
             };
             std::thread::spawn(wakes).join().unwrap();
             assert!(t.join().unwrap());
-            drop(held);
+            drop(deferral);
         }
     }
 }

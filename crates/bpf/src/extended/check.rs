@@ -20,7 +20,7 @@ enum Reg {
     /// Not set on some way here.
     Unset,
     /// To what it is told.
-    Told,
+    Context,
     Frame,
     Number(RangeInclusive<u64>),
 }
@@ -57,7 +57,7 @@ pub(super) fn check(purpose: Purpose, insns: &[Insn]) -> Result<()> {
 
 fn first() -> Regs {
     let mut regs = [const { Reg::Unset }; REGISTERS];
-    regs[1] = Reg::Told;
+    regs[1] = Reg::Context;
     regs[FRAME] = Reg::Frame;
     regs
 }
@@ -141,7 +141,7 @@ impl Checker {
             }
             Kind::Load { size } => {
                 let told = self.purpose == Purpose::Device && is_told(insn.off, size);
-                if regs[insn.src()] != Reg::Told || !told {
+                if regs[insn.src()] != Reg::Context || !told {
                     return Err(EACCES);
                 }
                 let most = load(&[u32::MAX; 3], insn.off, size);

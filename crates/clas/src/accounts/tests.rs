@@ -21,7 +21,7 @@ fn frames_count_for_who_made_them_and_all_above() {
     let other = c.open_account(None).unwrap();
     let f = paying(&c, &b, || c.allocate(3, None).unwrap());
     let g = paying(&c, &a, || {
-        c.allocate_anon(2, crate::Beside::default(), abi::Va(0))
+        c.allocate_anon(2, crate::PlacementHint::default(), abi::Va(0))
             .unwrap()
     });
     let h = c.allocate(1, None).unwrap();
@@ -35,7 +35,7 @@ fn frames_count_for_who_made_them_and_all_above() {
     assert_eq!((b.here(), other.here()), (3 * P, 0));
     // A copy is its maker's.
     let copy = paying(&c, &other, || {
-        c.copy_of(f, 3, crate::Beside::default()).unwrap()
+        c.copy_of(f, 3, crate::PlacementHint::default()).unwrap()
     });
     assert_eq!((b.here(), other.here()), (3 * P, 3 * P));
     for (at, n) in [(f, 3), (g, 2), (h, 1), (copy, 3)] {

@@ -38,7 +38,7 @@ const LOOK_WEIGHT: f64 = 1.0 / 8.0;
 
 /// One of the two.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Lost {
+pub struct StallTime {
     /// In percent, over 10, 60 and 300 seconds.
     pub averages: [f64; 3],
     /// Ever.
@@ -48,8 +48,8 @@ pub struct Lost {
 /// What an account has lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Pressure {
-    pub some: Lost,
-    pub full: Lost,
+    pub some: StallTime,
+    pub full: StallTime,
 }
 
 /// As the files say it (`psi_show`).
@@ -69,7 +69,7 @@ impl std::fmt::Display for Pressure {
 
 #[derive(Debug, Default)]
 struct Line {
-    lost: Lost,
+    lost: StallTime,
     /// Of `total`, what the averages have.
     taken: Duration,
 }
@@ -359,13 +359,13 @@ mod tests {
 
     #[test]
     fn files_say_it_as_linux_does() {
-        let some = Lost {
+        let some = StallTime {
             averages: [1.234, 0.5, 0.0],
             total: Duration::from_micros(1_234_567),
         };
         let p = Pressure {
             some,
-            full: Lost::default(),
+            full: StallTime::default(),
         };
         let text = "some avg10=1.23 avg60=0.50 avg300=0.00 total=1234567\n\
                     full avg10=0.00 avg60=0.00 avg300=0.00 total=0\n";

@@ -8,7 +8,7 @@
 //! - A trigger tells once in its window. What it would tell meanwhile it tells at the window's end.
 //! - The list's lock comes before that of [`Clas`]. Nobody is told while it is held.
 
-use super::{Lost, Pressure};
+use super::{Pressure, StallTime};
 use crate::Clas;
 use crate::accounts::AccountId;
 use parking_lot::Mutex;
@@ -25,7 +25,7 @@ pub enum Part {
 
 impl Part {
     fn total(self, p: Pressure) -> Duration {
-        let Lost { total, .. } = match self {
+        let StallTime { total, .. } = match self {
             Part::Some => p.some,
             Part::Full => p.full,
         };

@@ -279,7 +279,7 @@ impl Swap {
     }
 
     /// Ends what [`Swap::claim`] began.
-    fn settle(&self, states: impl Iterator<Item = (u64, State)>) {
+    fn end_claim(&self, states: impl Iterator<Item = (u64, State)>) {
         let mut t = self.table.lock();
         states.for_each(|(p, s)| t.set(p, s));
         drop(t);
@@ -287,12 +287,12 @@ impl Swap {
     }
 
     /// Frames `[start, end)` are freed; how many of them were away.
-    pub(crate) fn forget(&self, start: u64, end: u64) -> Gone {
+    pub(crate) fn forget(&self, start: u64, end: u64) -> FreedFrames {
         if self.absent.load(Ordering::Relaxed) == 0 {
-            return Gone::default();
+            return FreedFrames::default();
         }
         let states = self.table.lock().take(start, end);
-        let mut gone = Gone {
+        let mut gone = FreedFrames {
             away: states.len() as u64,
             stored: 0,
         };
@@ -310,7 +310,7 @@ impl Swap {
 
 /// Frames that were away when they were freed, and how many of them were stored.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Gone {
+pub(crate) struct FreedFrames {
     pub(crate) away: u64,
     pub(crate) stored: u64,
 }
@@ -478,7 +478,7 @@ impl Clas {
         let frames: SmallVec<[(u64, bool); BATCH]> =
             claimed.iter().map(|(p, s)| (*p, is_stored(s))).collect();
         if !self.take_room(&frames) {
-            swap.settle(claimed.into_iter());
+            swap.end_claim(claimed.into_iter());
             return Err(ENOMEM);
         }
         let mut result = Ok(());
@@ -494,7 +494,7 @@ impl Clas {
                 }
             }
         }
-        swap.settle(states.iter().copied());
+        swap.end_claim(states.iter().copied());
         for ((_, was), (_, is)) in claimed.iter().zip(&states) {
             if let (State::Away(slot), State::Here) = (was, is) {
                 swap.store.free(*slot);

@@ -99,7 +99,7 @@ impl Field for Entry {
 tagged! {
     /// What a name leads to.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    pub enum Named {
+    pub enum NameTarget {
         0 = Unknown,
         1 = Missing,
         /// By device and number.
@@ -115,7 +115,7 @@ pub struct Seen {
     pub version: i64,
     /// What was seen **after** that time was read: the name that was changed, then those that came
     /// with the request ([`Piggybacked::also`](super::Piggybacked::also)).
-    pub names: Vec<Named>,
+    pub names: Vec<NameTarget>,
 }
 
 impl Field for Seen {

@@ -13,7 +13,7 @@ pub struct Handle(pub u64);
 tagged! {
     /// What a walk is for.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    pub enum Then {
+    pub enum WalkPurpose {
         0 = Nothing,
         /// The file at its end is read: the reply may bring a descriptor for it.
         1 = Read,
@@ -87,7 +87,7 @@ requests! {
     2 = Walk {
         from: Handle,
         /// With a descriptor of a regular file at the end, where it can be had.
-        then: Then,
+        then: WalkPurpose,
         /// Other names in `from`, looked up on the way as far as there is room for them.
         siblings: Vec<Vec<u8>>,
         names: Vec<Vec<u8>>,
@@ -142,7 +142,7 @@ impl Request {
     pub fn brings_fd(&self) -> bool {
         match self {
             Request::Open { .. } | Request::Create { .. } | Request::TmpFile { .. } => true,
-            Request::Walk { then, .. } => *then == Then::Read,
+            Request::Walk { then, .. } => *then == WalkPurpose::Read,
             _ => false,
         }
     }

@@ -11,7 +11,7 @@
 use super::Server;
 use super::ops::{RESOLVE_LINK, is_stamped_here};
 use super::table::{Node, attr_at, proc_name};
-use crate::proto::{Attr, Handle, Named, Seen};
+use crate::proto::{Attr, Handle, NameTarget, Seen};
 use abi::Result;
 use abi::attr::{NewNode, Stat};
 use abi::errno::{ENOENT, EPERM};
@@ -103,7 +103,7 @@ impl Server {
         let (attr, handle) = made.inspect_err(|_| {
             remove(dir, name, is_ours);
         })?;
-        let file = || Named::File(attr.stat.dev, attr.stat.ino);
+        let file = || NameTarget::File(attr.stat.dev, attr.stat.ino);
         let seen = version.and_then(|v| Self::seen_at(dir, v, also, file));
         Ok((attr, handle, seen))
     }

@@ -4,7 +4,7 @@ use super::made::{self, Birth};
 use super::ops::{Answer, RESOLVE, RESOLVE_LINK, is_dir, writable};
 use super::table::{Node, attr_at, open_file_has_acl, proc_name, version};
 use super::{Server, component};
-use crate::proto::{Attr, Handle, Named, Reply, Seen};
+use crate::proto::{Attr, Handle, NameTarget, Reply, Seen};
 use abi::Result;
 use abi::attr::NewNode;
 use abi::errno::{EINVAL, ENAMETOOLONG, ENOENT, EPERM};
@@ -22,7 +22,7 @@ impl Server {
 
     /// What is to be seen of a directory, where the client remembers its names; `first` tells of
     /// the name that was changed, and is asked **after** the version was read.
-    fn seen(dir: &Node, also: &[Vec<u8>], first: impl FnOnce() -> Named) -> Option<Seen> {
+    fn seen(dir: &Node, also: &[Vec<u8>], first: impl FnOnce() -> NameTarget) -> Option<Seen> {
         Self::seen_at(dir, version(dir)?, also, first)
     }
 
@@ -31,20 +31,21 @@ impl Server {
         dir: &Node,
         version: i64,
         also: &[Vec<u8>],
-        first: impl FnOnce() -> Named,
+        first: impl FnOnce() -> NameTarget,
     ) -> Option<Seen> {
-        let other = |n: &Vec<u8>| component(n).map_or(Named::Unknown, |n| Self::named(dir, &n));
+        let other =
+            |n: &Vec<u8>| component(n).map_or(NameTarget::Unknown, |n| Self::named(dir, &n));
         let names = std::iter::once(first())
             .chain(also.iter().map(other))
             .collect();
         Some(Seen { version, names })
     }
 
-    fn named(dir: &Node, name: &CStr) -> Named {
+    fn named(dir: &Node, name: &CStr) -> NameTarget {
         match attr_at(&dir.fd, name, libc::AT_SYMLINK_NOFOLLOW) {
-            Ok(a) => Named::File(a.dev, a.ino),
-            Err(ENOENT) => Named::Missing,
-            Err(_) => Named::Unknown,
+            Ok(a) => NameTarget::File(a.dev, a.ino),
+            Err(ENOENT) => NameTarget::Missing,
+            Err(_) => NameTarget::Unknown,
         }
     }
 
@@ -63,7 +64,7 @@ impl Server {
             let version = version(&dir);
             // By the name, which is cheaper; but it may lead elsewhere by now.
             if let Some((attr, held)) = self.held(&dir, &name, &fd) {
-                let file = || Named::File(attr.stat.dev, attr.stat.ino);
+                let file = || NameTarget::File(attr.stat.dev, attr.stat.ino);
                 let seen = version.and_then(|v| Self::seen_at(&dir, v, also, file));
                 return Ok((attr, self.table.insert(held)?, seen));
             }

@@ -3,7 +3,7 @@
 use super::table::{Node, attr, attr_at, proc_name};
 use super::{Server, component};
 use crate::kernel_fs::{self, Kind};
-use crate::proto::{Access, Attr, Entry, Handle, Reply, Request, Step, Then};
+use crate::proto::{Access, Attr, Entry, Handle, Reply, Request, Step, WalkPurpose};
 use crate::wire::MAX_STRING;
 use abi::Result;
 use abi::attr::{SetAttr, StatFs};
@@ -219,7 +219,13 @@ impl Server {
         })
     }
 
-    fn walk(&self, from: Handle, names: &[Vec<u8>], siblings: &[Vec<u8>], then: Then) -> Answer {
+    fn walk(
+        &self,
+        from: Handle,
+        names: &[Vec<u8>],
+        siblings: &[Vec<u8>],
+        then: WalkPurpose,
+    ) -> Answer {
         let first = self.table.get(from)?;
         is_dir(&first)?;
         let mut at = first.clone();
@@ -246,7 +252,7 @@ impl Server {
         }
         let last = steps.last().filter(|s| {
             let whole = stopped.is_none() && steps.len() == names.len();
-            then == Then::Read && whole && s.attr.stat.mode & libc::S_IFMT == libc::S_IFREG
+            then == WalkPurpose::Read && whole && s.attr.stat.mode & libc::S_IFMT == libc::S_IFREG
         });
         // Whether it may be opened, and why not, is told to the opener.
         let fd = last.and_then(|s| {

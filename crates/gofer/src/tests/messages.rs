@@ -1,7 +1,7 @@
 //! Messages: what is sent arrives, and what is not as it should be is refused.
 
 use super::*;
-use crate::proto::{Named, Piggybacked, Seen};
+use crate::proto::{NameTarget, Piggybacked, Seen};
 use crate::sample::{Sample, Samples};
 use crate::wire::{MAX_ALSO, MAX_CLOSES, MAX_MESSAGE, MAX_NAMES, MAX_STRING};
 use proptest::collection::vec;
@@ -44,7 +44,7 @@ fn garbage_is_refused_and_the_connection_goes_on() {
             from: root,
             names: vec![name.clone(); 3],
             siblings: vec![name.clone(); 2],
-            then: Then::Read,
+            then: WalkPurpose::Read,
         },
         Request::Create {
             dir: root,
@@ -141,7 +141,7 @@ proptest! {
 #[test]
 fn lists_are_bounded() {
     let refused = |names, siblings| {
-        let (from, then) = (Handle(1), Then::Read);
+        let (from, then) = (Handle(1), WalkPurpose::Read);
         let names = vec![b"n".to_vec(); names];
         let siblings = vec![b"n".to_vec(); siblings];
         let walk = Request::Walk {
@@ -163,7 +163,7 @@ fn lists_are_bounded() {
     assert_eq!(with(MAX_CLOSES + 1, 0), Some(EBADMSG));
     assert_eq!(with(0, MAX_ALSO + 1), Some(EBADMSG));
     let seen = |n| {
-        let (version, names) = (1, vec![Named::Missing; n]);
+        let (version, names) = (1, vec![NameTarget::Missing; n]);
         let dir = Some(Seen { version, names });
         Reply::decode(&Reply::encode(&Ok(Reply::Changed { dir, old: None }))).err()
     };

@@ -4,7 +4,7 @@ use super::order::Order;
 use super::{GoferInode, Version};
 use abi::Result;
 use abi::errno::ENOENT;
-use gofer::Then;
+use gofer::WalkPurpose;
 use gofer::proto::Attr;
 use std::sync::atomic::Ordering;
 use vfs::{Caller, NewNode};
@@ -60,7 +60,7 @@ impl GoferInode {
         let asked = self
             .fs
             .client
-            .walk(self.handle, names, Vec::new(), Then::Nothing);
+            .walk(self.handle, names, Vec::new(), WalkPurpose::Nothing);
         let Ok(found) = asked else {
             return false;
         };

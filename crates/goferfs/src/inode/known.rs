@@ -8,9 +8,9 @@
 use super::{GoferInode, own};
 use crate::GoferFs;
 use abi::Result;
-use gofer::proto::{Named, Seen as Told};
+use gofer::proto::{NameTarget, Seen as Told};
 use gofer::wire::MAX_ALSO;
-use gofer::{In, Made};
+use gofer::{CreatedFile, In};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -179,9 +179,9 @@ impl GoferInode {
         let names = std::iter::once(name).chain(also.iter().map(Vec::as_slice));
         for (name, is) in names.zip(told.names) {
             match is {
-                Named::Unknown => {}
-                Named::Missing => self.learn(at, name, None),
-                Named::File(dev, ino) => {
+                NameTarget::Unknown => {}
+                NameTarget::Missing => self.learn(at, name, None),
+                NameTarget::File(dev, ino) => {
                     if let Some(i) = self.fs.in_use((dev, ino)) {
                         self.learn(at, name, Some(&i));
                     }
@@ -194,7 +194,7 @@ impl GoferInode {
         &self,
         cx: &Caller<'_>,
         name: &[u8],
-        node: Made,
+        node: CreatedFile,
         target: Option<Vec<u8>>,
         also: &[Vec<u8>],
     ) -> Arc<GoferInode> {

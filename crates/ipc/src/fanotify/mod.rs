@@ -81,6 +81,15 @@ pub struct Needs<'a> {
     pub tells_errors: bool,
 }
 
+/// What the maker of a group may.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Privilege {
+    /// All: it has CAP_SYS_ADMIN.
+    Admin,
+    /// Its group tells no pids of others, and marks files alone (`FANOTIFY_UNPRIV`).
+    Unprivileged,
+}
+
 /// A group.
 pub struct Fanotify {
     me: Weak<Fanotify>,
@@ -88,8 +97,7 @@ pub struct Fanotify {
     flags: u32,
     /// With which files of events are opened.
     event_flags: u32,
-    /// Made without rights: tells no pids, and marks files alone.
-    unprivileged: bool,
+    privilege: Privilege,
     pub user_ns: UserNs,
     cred: Arc<Credentials>,
     tasks: Arc<dyn Tasks>,
@@ -160,7 +168,7 @@ impl Fanotify {
     pub fn new(
         flags: u32,
         event_flags: u32,
-        unprivileged: bool,
+        privilege: Privilege,
         cred: &Arc<Credentials>,
         tasks: Arc<dyn Tasks>,
     ) -> Result<Arc<Fanotify>> {
@@ -175,7 +183,7 @@ impl Fanotify {
             me: me.clone(),
             flags,
             event_flags,
-            unprivileged,
+            privilege,
             user_ns: cred.user_ns.clone(),
             cred: cred.clone(),
             tasks,
@@ -228,14 +236,14 @@ impl Fanotify {
 
     fn needs<'a>(&self, e: &'a Event) -> Needs<'a> {
         let path = match &e.about {
-            About::Path(p) if !self.unprivileged => Some(p),
+            About::Path(p) if self.privilege == Privilege::Admin => Some(p),
             _ => None,
         };
         Needs {
             open: path.map(|p| (p, self.event_flags)),
             who: e.who.as_ref(),
             pidfd: self.flags & FAN_REPORT_PIDFD != 0,
-            only_own: self.unprivileged,
+            only_own: self.privilege == Privilege::Unprivileged,
             tells_errors: self.flags & FAN_REPORT_FD_ERROR != 0,
         }
     }

@@ -79,7 +79,7 @@ pub enum Patience {
 
 /// What a transfer was like.
 #[derive(Debug)]
-pub struct Done<T, N> {
+pub struct TransferOutcome<T, N> {
     pub it: T,
     /// Whether the caller stood in line; then it changed nothing itself.
     pub waited: bool,
@@ -214,7 +214,7 @@ impl<N> Queue<N> {
         urgency: Urgency,
         m: Message,
         patience: Patience,
-    ) -> Result<Done<(), N>> {
+    ) -> Result<TransferOutcome<(), N>> {
         let mut s = self.state.lock();
         if s.count >= self.attr.max_messages {
             let Patience::Until(deadline) = patience else {
@@ -225,7 +225,7 @@ impl<N> Queue<N> {
             drop(s);
             let leave = |s: &mut State<N>| s.senders.0.remove(&turn).map(drop).is_some();
             self.stand(b, &place, deadline, leave)?;
-            return Ok(Done {
+            return Ok(TransferOutcome {
                 it: (),
                 waited: true,
                 notice: None,
@@ -242,7 +242,7 @@ impl<N> Queue<N> {
             drop(s);
             self.watchers.notify(Events::READABLE);
         }
-        Ok(Done {
+        Ok(TransferOutcome {
             it: (),
             waited: false,
             notice,
@@ -255,7 +255,7 @@ impl<N> Queue<N> {
         b: &dyn Blocker,
         urgency: Urgency,
         patience: Patience,
-    ) -> Result<Done<Message, N>> {
+    ) -> Result<TransferOutcome<Message, N>> {
         let mut s = self.state.lock();
         let Some(it) = s.take() else {
             let Patience::Until(deadline) = patience else {
@@ -266,7 +266,7 @@ impl<N> Queue<N> {
             drop(s);
             let leave = |s: &mut State<N>| s.receivers.0.remove(&turn).is_some();
             let it = self.stand(b, &place, deadline, leave)?;
-            return Ok(Done {
+            return Ok(TransferOutcome {
                 it: it.ok_or(EAGAIN)?,
                 waited: true,
                 notice: None,
@@ -282,7 +282,7 @@ impl<N> Queue<N> {
             drop(s);
             self.watchers.notify(Events::WRITABLE);
         }
-        Ok(Done {
+        Ok(TransferOutcome {
             it,
             waited: false,
             notice: None,

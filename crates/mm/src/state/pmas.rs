@@ -14,7 +14,7 @@
 use crate::host_map::HostMap;
 use crate::pma::{Pma, PmaKind};
 use crate::{PAGE, Result};
-use clas::{Access, Backing, Beside, Cla, Clas, Mappable};
+use clas::{Access, Backing, Cla, Clas, Mappable, PlacementHint};
 use gap_tree::GapTree;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
@@ -59,10 +59,10 @@ impl Hole {
     }
 
     /// The frames that `r` of it would continue, and those that would continue it.
-    pub(crate) fn beside(&self, r: &Range<u64>) -> Beside {
+    pub(crate) fn placement_hint(&self, r: &Range<u64>) -> PlacementHint {
         let above = self.above.as_ref().filter(|(e, _)| e.start == r.end);
         let below = self.below.as_ref().filter(|(e, _)| e.end == r.start);
-        Beside {
+        PlacementHint {
             before: above.and_then(|(_, p)| p.frames()),
             after: below.and_then(|(e, p)| p.after(e.end - e.start).frames()),
         }
@@ -256,12 +256,12 @@ impl Pmas {
     }
 
     /// The frames that lie before and behind `r` in memory: what is made for `r` goes beside them.
-    pub(crate) fn beside(&self, r: &Range<u64>) -> Beside {
+    pub(crate) fn placement_hint(&self, r: &Range<u64>) -> PlacementHint {
         let around = Hole {
             above: self.tree.get(r.end).map(|(e, p)| (e, *p)),
             below: self.tree.last_below(r.start).map(|(e, p)| (e, *p)),
         };
-        around.beside(r)
+        around.placement_hint(r)
     }
 
     /// What is around `va`, which has no PMA.

@@ -653,7 +653,7 @@ fn a_lap_takes_nothing_that_was_used() {
     let lap = || a.send(64, Pick::Lap);
     assert_eq!(
         lap(),
-        Sent {
+        SwapOut {
             bytes: 0,
             at_end: true
         }

@@ -146,7 +146,7 @@ fn fork_learns_what_children_write() {
         // Places are forgotten in the end, and learned again.
         assert!(faults == 0 || n > 60, "{faults} faults of child {n}");
     }
-    // With other threads nothing is copied ahead, but all is still right.
+    // With other threads nothing is copied before a fault, but all is still right.
     let space = Arc::new(FakeSpace::default());
     let mm = a.mm.fork(space.clone(), Writers::Others, None).unwrap();
     let c = App { mm, space };

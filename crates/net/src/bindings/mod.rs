@@ -303,7 +303,7 @@ pub enum Rule {
 
 /// What a socket asks for.
 #[derive(Clone, Copy)]
-pub struct Asked<'a> {
+pub struct BindRequest<'a> {
     /// Port 0 is any of `ports` that is free.
     pub at: Endpoint,
     pub ports: PortRange,
@@ -349,7 +349,7 @@ impl<T: ?Sized> PortTable<T> {
         })
     }
 
-    fn make(&self, asked: &Asked<'_>, port: u16, hold: Hold) -> Binding<T> {
+    fn make(&self, asked: &BindRequest<'_>, port: u16, hold: Hold) -> Binding<T> {
         Binding {
             id: self.next_id.fetch_add(1, Ordering::Relaxed),
             ip: asked.at.ip,
@@ -371,7 +371,7 @@ impl<T: ?Sized> PortTable<T> {
     }
 
     /// A port for bind(2): one that nobody has, else one that others have at other addresses.
-    fn find_open(&self, inner: &Inner<T>, asked: &Asked<'_>, rule: Rule) -> Option<u16> {
+    fn find_open(&self, inner: &Inner<T>, asked: &BindRequest<'_>, rule: Rule) -> Option<u16> {
         let (ports, start) = (asked.ports, self.start(asked.ports));
         let preferred = ports.preferred(For::Binding);
         let taken = |w: usize| inner.taken.word(w);
@@ -397,7 +397,7 @@ impl<T: ?Sized> PortTable<T> {
     /// Takes an address; port 0 takes a free one. `EADDRINUSE`.
     pub fn bind(
         &self,
-        asked: &Asked<'_>,
+        asked: &BindRequest<'_>,
         rule: Rule,
         target: Option<Arc<T>>,
     ) -> Result<Arc<Binding<T>>> {
@@ -424,7 +424,7 @@ impl<T: ?Sized> PortTable<T> {
 
     /// A port for a connection from `asked.at`'s address to `to`: one from which there is no other
     /// to it, and that only connections have. `EADDRNOTAVAIL`.
-    pub fn bind_towards(&self, asked: &Asked<'_>, to: Endpoint) -> Result<Arc<Binding<T>>> {
+    pub fn bind_towards(&self, asked: &BindRequest<'_>, to: Endpoint) -> Result<Arc<Binding<T>>> {
         let mut inner = self.inner.lock();
         let (ports, start) = (asked.ports, self.start(asked.ports));
         let preferred = ports.preferred(For::Connection);
@@ -453,7 +453,7 @@ impl<T: ?Sized> PortTable<T> {
     /// The same port as `b`, for a connection that came to it.
     pub fn share(&self, b: &Binding<T>, ip: IpAddr, common: &Arc<Common>) -> Arc<Binding<T>> {
         let at = Endpoint { ip, port: b.port };
-        let asked = Asked {
+        let asked = BindRequest {
             at,
             ports: PortRange::default(),
             families: Families::Both,

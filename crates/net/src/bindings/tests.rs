@@ -27,8 +27,8 @@ fn end(last: u8, port: u16) -> Endpoint {
 }
 
 impl Bench {
-    fn asked(&self, at: Endpoint) -> Asked<'_> {
-        Asked {
+    fn asked(&self, at: Endpoint) -> BindRequest<'_> {
+        BindRequest {
             at,
             ports: self.ports,
             families: Families::Both,
@@ -142,7 +142,7 @@ fn none_is_chosen_but_of_the_newest_ones_group() {
         let cred = vfs::Credentials::user(0, 0, vec![]);
         let set = |f: &i32| common.set(*f, &1i32.to_le_bytes(), &cred).unwrap();
         flags.iter().for_each(set);
-        let asked = Asked {
+        let asked = BindRequest {
             at,
             ports: PortRange::new(40_000, 40_009).unwrap(),
             families: Families::Both,

@@ -10,7 +10,7 @@
 //!
 //! [`DeviceGroups`]: crate::groups::DeviceGroups
 
-use super::sources::{Change, Filter, Mode, Then};
+use super::sources::{AfterChange, Change, Filter, Mode};
 use crate::interface::LO_INDEX;
 use crate::ns::NetNamespace;
 use abi::Result;
@@ -106,8 +106,8 @@ impl Memberships {
             m.filter.change(what, source)?
         };
         match then {
-            Then::Stays => Ok(()),
-            Then::Leaves => self.leave(ns, group, which),
+            AfterChange::Stays => Ok(()),
+            AfterChange::Leaves => self.leave(ns, group, which),
         }
     }
 

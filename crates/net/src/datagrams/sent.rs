@@ -8,7 +8,7 @@ use bytes::Bytes;
 use std::net::IpAddr;
 
 /// What one send asks for.
-pub(crate) struct Sent<'a> {
+pub(crate) struct SendStamps<'a> {
     socket: &'a DatagramSocket,
     /// `SOF_TIMESTAMPING_*`.
     flags: u32,
@@ -18,11 +18,11 @@ pub(crate) struct Sent<'a> {
 
 impl DatagramSocket {
     /// Which times of a send are told, by the socket's option and by its own.
-    pub fn stamps(&self, w: &Wishes) -> Sent<'_> {
+    pub fn stamps(&self, w: &Wishes) -> SendStamps<'_> {
         let all = self.common.stamps.flags();
         let flags = w.stamps.map_or(all, |s| all & !TX_RECORD | s);
         let asks = flags & (TX_SOFTWARE | TX_SCHED) != 0;
-        Sent {
+        SendStamps {
             socket: self,
             flags,
             number: if asks { self.common.stamps.number() } else { 0 },
@@ -31,7 +31,7 @@ impl DatagramSocket {
     }
 }
 
-impl Sent<'_> {
+impl SendStamps<'_> {
     /// It comes to the device's queue.
     pub fn queued(&self) {
         if self.flags & TX_SCHED != 0 {

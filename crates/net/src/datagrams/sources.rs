@@ -65,7 +65,7 @@ pub(crate) struct Filter {
 
 /// Whether the membership goes on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Then {
+pub(crate) enum AfterChange {
     Stays,
     Leaves,
 }
@@ -84,7 +84,7 @@ impl Filter {
     }
 
     /// Changes one source (`ip_mc_source`, `ip6_mc_source`).
-    pub fn change(&mut self, what: Change, source: IpAddr) -> Result<Then> {
+    pub fn change(&mut self, what: Change, source: IpAddr) -> Result<AfterChange> {
         if self.mode != what.mode() {
             if !self.sources.is_empty() {
                 return Err(EINVAL);
@@ -100,14 +100,14 @@ impl Filter {
                 return Err(EADDRNOTAVAIL);
             }
             self.sources.push(source);
-            return Ok(Then::Stays);
+            return Ok(AfterChange::Stays);
         }
         let at = at.ok_or(EADDRNOTAVAIL)?;
         if self.sources.len() == 1 && self.mode == Mode::Include {
-            return Ok(Then::Leaves);
+            return Ok(AfterChange::Leaves);
         }
         self.sources.remove(at);
-        Ok(Then::Stays)
+        Ok(AfterChange::Stays)
     }
 }
 
@@ -259,15 +259,15 @@ mod tests {
         let mut f = Filter::empty(Mode::Exclude);
         assert!(f.takes(A));
         assert_eq!(f.change(Change::Unblock, A), Err(EADDRNOTAVAIL));
-        assert_eq!(f.change(Change::Block, A), Ok(Then::Stays));
+        assert_eq!(f.change(Change::Block, A), Ok(AfterChange::Stays));
         assert_eq!(f.change(Change::Block, A), Err(EADDRNOTAVAIL));
         assert_eq!(f.change(Change::Join, B), Err(EINVAL));
         assert!(!f.takes(A) && f.takes(B));
-        assert_eq!(f.change(Change::Unblock, A), Ok(Then::Stays));
+        assert_eq!(f.change(Change::Unblock, A), Ok(AfterChange::Stays));
         // Without sources the mode may change.
-        assert_eq!(f.change(Change::Join, B), Ok(Then::Stays));
+        assert_eq!(f.change(Change::Join, B), Ok(AfterChange::Stays));
         assert!(!f.takes(A) && f.takes(B));
-        assert_eq!(f.change(Change::Leave, B), Ok(Then::Leaves));
+        assert_eq!(f.change(Change::Leave, B), Ok(AfterChange::Leaves));
     }
 
     #[test]

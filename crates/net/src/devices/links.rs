@@ -46,7 +46,7 @@ impl NewKind {
 
 /// What a device is to be, where that is said: a new one, or another's change.
 #[derive(Clone, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct LinkRequest {
     pub name: Option<String>,
     /// Of a new one; 0: any.
     pub index: i32,
@@ -120,13 +120,13 @@ impl NetNamespace {
     pub(crate) fn add_link(
         self: &Arc<Self>,
         kind: NewKind,
-        wanted: &Wanted,
-        peer: &Wanted,
+        wanted: &LinkRequest,
+        peer: &LinkRequest,
         owner: Option<&Arc<Ucounts>>,
     ) -> Result<i32> {
         let (ours, theirs) = (wanted.ns.as_ref().unwrap_or(self), peer.ns.as_ref());
         let make = |kind| {
-            move |ns: &Arc<NetNamespace>, w: &Wanted| {
+            move |ns: &Arc<NetNamespace>, w: &LinkRequest| {
                 let has_none = has_no_header(&kind);
                 let mac = match w.mac {
                     _ if has_none => [0; 6],
@@ -175,7 +175,7 @@ impl NetNamespace {
         self: &Arc<Self>,
         device: Arc<Device>,
         kind: NewKind,
-        wanted: &Wanted,
+        wanted: &LinkRequest,
     ) -> Result<i32> {
         if self.host.is_some() || self.way_out.is_some() {
             return Err(EOPNOTSUPP);
@@ -222,10 +222,10 @@ impl NetNamespace {
             index
         };
         self.tell_link(index);
-        let rest = Wanted {
+        let rest = LinkRequest {
             up: wanted.up,
             master: wanted.master,
-            ..Wanted::default()
+            ..LinkRequest::default()
         };
         if let Err(e) = self.change_link(index, &rest) {
             self.remove_orphan(index);
@@ -235,13 +235,13 @@ impl NetNamespace {
     }
 
     /// Changes a device.
-    pub(crate) fn change_link(self: &Arc<Self>, index: i32, w: &Wanted) -> Result<()> {
+    pub(crate) fn change_link(self: &Arc<Self>, index: i32, w: &LinkRequest) -> Result<()> {
         if self.host.is_some() || self.way_out.is_some() && index != LO_INDEX {
             return Err(EOPNOTSUPP);
         }
         if let Some(to) = w.ns.as_ref().filter(|to| !Arc::ptr_eq(to, self)) {
             let index = self.move_link(index, to, w.name.as_deref())?;
-            let rest = Wanted {
+            let rest = LinkRequest {
                 ns: None,
                 name: None,
                 ..w.clone()
@@ -413,7 +413,7 @@ fn take_out(t: &mut Table, index: i32, news: &mut Vec<News>) -> Option<Entry> {
     t.entries.remove(&index)
 }
 
-fn change(t: &mut Table, index: i32, w: &Wanted) -> Result<()> {
+fn change(t: &mut Table, index: i32, w: &LinkRequest) -> Result<()> {
     let e = t.entries.get(&index).ok_or(ENODEV)?;
     let taken = matches!(e.device.kind, Kind::Taken);
     let loopback = e.is_loopback();

@@ -28,7 +28,7 @@ pub(crate) use addresses::How;
 pub(crate) use conf::Confs;
 pub use conf::{ConfOf, Setting, Version as ConfVersion};
 pub(crate) use device::{Device, Kind};
-pub(crate) use links::{NewKind, Wanted};
+pub(crate) use links::{LinkRequest, NewKind};
 pub(crate) use news::{Listener, Listeners, News};
 pub(crate) use table::{Address, LOWER_UP, LinkInfo, NO_DAD, NO_PREFIX_ROUTE, PERMANENT, Table};
 use table::{Entry, Inside};

@@ -10,7 +10,7 @@
 //! - What a program writes waits in the device's inbox as any frame does.
 
 use super::device::{Device, Kind};
-use super::links::{NewKind, Wanted};
+use super::links::{LinkRequest, NewKind};
 use crate::ns::NetNamespace;
 use abi::errno::{EAGAIN, EBADFD, EBUSY, EEXIST, EFAULT, EINVAL, EIO, ENOTTY, EPERM};
 use abi::{Result, Va};
@@ -207,15 +207,16 @@ impl TunFile {
             Some(_) if flags & IFF_TUN_EXCL != 0 => return Err(EBUSY),
             Some(index) => index,
             None => {
-                let wanted = Wanted {
+                let wanted = LinkRequest {
                     name: Some(name).filter(|n| !n.is_empty()),
                     link_local: Some(layer == Layer::Ethernet),
                     queue: Some(500),
-                    ..Wanted::default()
+                    ..LinkRequest::default()
                 };
                 let kind = NewKind::Tun(layer);
                 let owner = Some(cred.ucounts());
-                self.ns.add_link(kind, &wanted, &Wanted::default(), owner)?
+                self.ns
+                    .add_link(kind, &wanted, &LinkRequest::default(), owner)?
             }
         };
         let i = self.ns.interface(index).ok_or(EINVAL)?;

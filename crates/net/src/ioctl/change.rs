@@ -2,7 +2,7 @@
 //! those who may.
 
 use super::IFREQ;
-use crate::devices::{Address, How, Wanted};
+use crate::devices::{Address, How, LinkRequest};
 use crate::interface::Interface;
 use crate::ns::NetNamespace;
 use crate::route::{Route, TABLE_MAIN, network};
@@ -72,7 +72,7 @@ pub(super) fn interface(
     req: &[u8; IFREQ],
 ) -> Result<()> {
     let word = i32::from_le_bytes([req[16], req[17], req[18], req[19]]);
-    let mut w = Wanted::default();
+    let mut w = LinkRequest::default();
     match cmd {
         SIOCSIFFLAGS => w.up = Some(word & 1 != 0),
         SIOCSIFMTU => w.mtu = Some(u32::try_from(word).map_err(|_| EINVAL)?),

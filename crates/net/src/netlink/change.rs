@@ -3,7 +3,7 @@
 
 use super::message::{Request, attribute, word};
 use super::{Netlink, Refused};
-use crate::devices::{Address, How, NO_DAD, NO_PREFIX_ROUTE, NewKind, PERMANENT, Wanted};
+use crate::devices::{Address, How, LinkRequest, NO_DAD, NO_PREFIX_ROUTE, NewKind, PERMANENT};
 use crate::ns::NetNamespace;
 use crate::protocol::{Caller, NamespaceOf};
 use crate::route::{Route, TABLE_MAIN, TYPE_UNICAST};
@@ -103,7 +103,7 @@ impl Netlink {
     }
 
     /// What attributes say a device is to be.
-    fn wanted(&self, who: &Caller<'_>, body: &[u8]) -> Result<Wanted> {
+    fn wanted(&self, who: &Caller<'_>, body: &[u8]) -> Result<LinkRequest> {
         let attrs = body.get(IFINFO..).ok_or(EINVAL)?;
         let get = |kind: u16| attribute(attrs, kind);
         let mac = match get(1) {
@@ -116,7 +116,7 @@ impl Netlink {
         if get(3).is_some_and(|n| n.len() > 16) {
             return Err(ERANGE);
         }
-        Ok(Wanted {
+        Ok(LinkRequest {
             link_local: mode.map(|m| *m != 1),
             name: get(3).map(text).transpose()?.filter(|n| !n.is_empty()),
             index: word(body, 4) as i32,
@@ -187,7 +187,7 @@ impl Netlink {
         let peer = attribute(info, 2).and_then(|data| attribute(data, 1));
         let peer = match peer.filter(|_| kind == NewKind::Veth) {
             Some(b) => self.wanted(who, b)?,
-            None => Wanted::default(),
+            None => LinkRequest::default(),
         };
         let owner = Some(who.cred.ucounts());
         ns.add_link(kind, &wanted, &peer, owner).map_err(why)?;

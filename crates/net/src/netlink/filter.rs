@@ -13,7 +13,7 @@ use crate::devices::News;
 use crate::protocol::Caller;
 use abi::Result;
 use abi::errno::{EBADMSG, EINVAL, ERESTART};
-use netfilter::attr::{Answer, Asked, Bag, Out};
+use netfilter::attr::{Answer, Bag, Out, Selection};
 use netfilter::ct;
 use netfilter::nft::{self, Message, Transaction, kind};
 use netfilter::packet::Version;
@@ -98,11 +98,11 @@ impl Netlink {
         who: &Caller<'_>,
         req: &Request<'_>,
         port: u32,
-        asked: Asked,
+        asked: Selection,
     ) -> Result<Vec<Vec<u8>>> {
         let flags = match asked {
-            Asked::All => NLM_F_MULTI,
-            Asked::One => 0,
+            Selection::All => NLM_F_MULTI,
+            Selection::One => 0,
         };
         let (rules, m) = (&self.common.ns.rules, message(req)?);
         let found = match parts(req) {
@@ -129,7 +129,7 @@ impl Netlink {
         port: u32,
     ) -> Result<Vec<Vec<u8>>> {
         self.may_administer(who)?;
-        self.answers(who, req, port, Asked::All)
+        self.answers(who, req, port, Selection::All)
     }
 
     /// Asks for one thing, or has connections forgotten.
@@ -143,7 +143,7 @@ impl Netlink {
         if parts(req) == (log::SUBSYSTEM, log::CONFIG) {
             return Ok(self.log_config(req, attrs(req)?)?);
         }
-        for a in self.answers(who, req, port, Asked::One)? {
+        for a in self.answers(who, req, port, Selection::One)? {
             self.reply(a);
         }
         Ok(())
@@ -279,7 +279,8 @@ impl Netlink {
         let asks = Message { kind, attrs, ..m };
         let rules = self.common.ns.rules.rules();
         // (What has no name of its own is told with what asks it.)
-        let found = nft::ask(&rules, &asks, Asked::One, now().0, (port, "")).unwrap_or_default();
+        let found =
+            nft::ask(&rules, &asks, Selection::One, now().0, (port, "")).unwrap_or_default();
         let how = req.flags & (nft::NLM_F_CREATE | nft::NLM_F_EXCL | nft::NLM_F_APPEND);
         for a in self.told(req, port, how, &found) {
             self.reply(a);

@@ -26,7 +26,7 @@ use crate::msgqueue::put_all;
 use crate::ns::NetNamespace;
 use crate::options::Common;
 use crate::protocol::{Block, Caller, Parts, Protocol, Received, Shutdown};
-use crate::stamps::Told;
+use crate::stamps::StampOf;
 use crate::sys::*;
 use abi::Result;
 use abi::errno::{EINVAL, ENETDOWN, ENODEV, EOPNOTSUPP, EPERM, ESOCKTNOSUPPORT};
@@ -159,7 +159,7 @@ impl Protocol for PacketSocket {
         let mut control = Control::default();
         self.common
             .stamps
-            .tell(w.time, Told::Datagram, &mut control);
+            .tell(w.time, StampOf::Datagram, &mut control);
         if self.settings.lock().auxdata {
             let mut v = w.status.to_le_bytes().to_vec();
             v.extend_from_slice(&(w.len as u32).to_le_bytes());

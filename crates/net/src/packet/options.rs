@@ -5,7 +5,7 @@ use super::{PACKET_AUXDATA, PacketSocket};
 use crate::filters::Filter;
 use crate::options::{SO_ACCEPTCONN, SO_LOCK_FILTER, int_of};
 use crate::sys::{SOL_PACKET, SOL_SOCKET};
-use crate::taps::fanout::{Asked, DEFRAGMENT, Fanout, Kind, ROLLOVER, UNIQUE_ID};
+use crate::taps::fanout::{DEFRAGMENT, Fanout, JoinRequest, Kind, ROLLOVER, UNIQUE_ID};
 use abi::Result;
 use abi::errno::{EALREADY, EBUSY, EINVAL, ENODEV, ENOMEM, ENOPROTOOPT, EPERM};
 use vfs::ring::RingMemory;
@@ -173,7 +173,7 @@ impl PacketSocket {
         };
         let bound = *self.rx.bound.read();
         let (kind, flags) = (Kind::of((word >> 16) as u8)?, (word >> 24) as u8);
-        let mut asked = Asked {
+        let mut asked = JoinRequest {
             id: word as u16,
             kind,
             flags: flags & !UNIQUE_ID,

@@ -75,7 +75,7 @@ pub(super) fn address(
 
 /// A packet that waits.
 #[derive(Clone)]
-pub(super) struct Waiting {
+pub(super) struct ReceivedPacket {
     pub data: Bytes,
     /// Its whole length.
     pub len: usize,
@@ -87,7 +87,7 @@ pub(super) struct Waiting {
 
 /// What a socket asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Bound {
+pub(super) struct PacketBinding {
     /// 0: all devices.
     pub device: i32,
     /// 0: nothing.
@@ -108,7 +108,7 @@ pub(super) enum Mode {
 pub(crate) struct PacketRx {
     pub(super) common: Arc<Common>,
     pub(super) mode: Mode,
-    pub(super) bound: RwLock<Bound>,
+    pub(super) bound: RwLock<PacketBinding>,
     pub(super) queue: Mutex<Queue>,
     /// Leaf lock.
     pub(super) fanout: RwLock<Option<Arc<Fanout>>>,
@@ -119,7 +119,7 @@ pub(crate) struct PacketRx {
 
 #[derive(Default)]
 pub(super) struct Queue {
-    pub waiting: VecDeque<Waiting>,
+    pub waiting: VecDeque<ReceivedPacket>,
     pub bytes: usize,
     memory: Option<Charge>,
     pub ring: Option<Ring>,
@@ -132,9 +132,9 @@ impl PacketRx {
         Arc::new_cyclic(|me| PacketRx {
             common: common.clone(),
             mode,
-            bound: RwLock::new(Bound {
+            bound: RwLock::new(PacketBinding {
                 protocol,
-                ..Bound::default()
+                ..PacketBinding::default()
             }),
             queue: Mutex::default(),
             fanout: RwLock::default(),
@@ -158,7 +158,7 @@ impl PacketRx {
             return Put::Full;
         }
         q.bytes += size;
-        q.waiting.push_back(Waiting {
+        q.waiting.push_back(ReceivedPacket {
             data: Bytes::copy_from_slice(data),
             len,
             from: seen.address(),
@@ -173,7 +173,7 @@ impl PacketRx {
     }
 
     /// The first packet: taken, or shared with the queue (MSG_PEEK).
-    pub(super) fn first(&self, peek: bool) -> Result<Waiting> {
+    pub(super) fn first(&self, peek: bool) -> Result<ReceivedPacket> {
         let mut q = self.queue.lock();
         if peek {
             return q.waiting.front().cloned().ok_or(EAGAIN);

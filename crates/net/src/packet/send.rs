@@ -1,6 +1,6 @@
 //! Frames that programs make.
 
-use super::transmit::{Lost, Offset};
+use super::transmit::{Offset, OnBadFrame};
 use super::{ADDRESS, NO_HEADER, PacketSocket, send_room};
 use crate::interface::Interface;
 use crate::msgqueue::take_all;
@@ -55,8 +55,8 @@ impl PacketSocket {
         if self.tx.lock().is_some() {
             let s = self.settings.lock();
             let lost = match s.loses() {
-                true => Lost::GoesOn,
-                false => Lost::Ends,
+                true => OnBadFrame::GoesOn,
+                false => OnBadFrame::Ends,
             };
             let offset = match s.has_offset() {
                 true => Offset::Said,

@@ -40,7 +40,7 @@ impl PacketSocket {
         &self,
         who: &Caller<'_>,
         dest: Option<&[u8]>,
-        goes_on: Lost,
+        goes_on: OnBadFrame,
         has_offset: Offset,
     ) -> Result<usize> {
         let way = self.way(dest)?;
@@ -63,7 +63,7 @@ impl PacketSocket {
             }
             let frame = bytes_of(r, m, has_offset, (self.is_raw(), &way));
             let said = match (&frame, goes_on) {
-                (Err(_), Lost::Ends) => WRONG_FORMAT,
+                (Err(_), OnBadFrame::Ends) => WRONG_FORMAT,
                 _ => AVAILABLE,
             };
             ring::set_status(m, at, said);
@@ -77,7 +77,7 @@ impl PacketSocket {
                     self.give(&way, b)?;
                     sent += n;
                 }
-                Err(_) if goes_on == Lost::GoesOn => {}
+                Err(_) if goes_on == OnBadFrame::GoesOn => {}
                 Err(e) => return Err(e),
             }
         }
@@ -87,7 +87,7 @@ impl PacketSocket {
 
 /// PACKET_LOSS: what becomes of a ring that has a frame of a wrong form.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Lost {
+pub(super) enum OnBadFrame {
     Ends,
     GoesOn,
 }

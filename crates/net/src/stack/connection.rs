@@ -25,7 +25,7 @@ mod socket;
 #[cfg(test)]
 mod tests;
 
-use self::pressure::Held;
+use self::pressure::QueueMemory;
 use super::timers::Place;
 use super::{Stack, endpoint, pair};
 use crate::addr::Endpoint;
@@ -106,7 +106,7 @@ struct State {
     ends: Option<Arc<Ends>>,
     /// It is in no table any longer.
     over: bool,
-    held: Held,
+    held: QueueMemory,
     buffers: (u32, u32),
     /// TCP_SAVE_SYN: what it began with, until somebody takes it.
     saved_syn: Box<[u8]>,
@@ -343,7 +343,7 @@ impl Remote {
                 binding: None,
                 ends: None,
                 over: false,
-                held: Held::new(common),
+                held: QueueMemory::new(common),
                 buffers: sizes,
                 saved_syn: Box::default(),
                 stamped: VecDeque::new(),
@@ -502,7 +502,7 @@ impl Remote {
                     self.take_item(&mut s, t, item, &mut after);
                 }
             }
-            self.settle(&mut s, t, &mut after);
+            self.transmit_and_rearm(&mut s, t, &mut after);
             drop(s);
             self.tell(after);
             if self.backlog.lock().all.is_empty() {
@@ -560,7 +560,7 @@ impl Remote {
     }
 
     /// Sends what may be sent, and sets the time when it must be looked at again.
-    fn settle(&self, s: &mut State, t: Instant, after: &mut After) {
+    fn transmit_and_rearm(&self, s: &mut State, t: Instant, after: &mut After) {
         let (stack, common) = (&self.stack, &self.common);
         Self::undefer(s, t, after);
         stack.look_after(

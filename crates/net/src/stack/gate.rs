@@ -24,7 +24,7 @@ use crate::clock::now;
 use abi::Result;
 use abi::errno::EACCES;
 use egress::counts::Counts;
-use egress::dns::{Asked, Transport};
+use egress::dns::{DnsQuery, Transport};
 use egress::journal::Journal;
 use egress::packet::To;
 use egress::{Guard, Protocol, Question, Reason, Refusal, Rules};
@@ -266,7 +266,7 @@ impl Gate {
     }
 
     /// A resolver's answer, as the program gets it; `None` where it is none to this question.
-    fn answer(&self, asked: &Asked, bytes: &[u8], id: u16) -> Option<Vec<u8>> {
+    fn answer(&self, asked: &DnsQuery, bytes: &[u8], id: u16) -> Option<Vec<u8>> {
         let mut s = self.state.lock();
         let by = Transport::UdpAlone;
         s.guard.answer(asked, bytes, id, by, seconds()).ok()?

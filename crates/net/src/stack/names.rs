@@ -27,12 +27,12 @@ const MESSAGE: usize = 65_535;
 /// See the module.
 pub(crate) struct Names {
     socket: HostFd,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<PendingQuestions>,
     served: Once,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct PendingQuestions {
     by_number: HashMap<u16, Question>,
     /// The same numbers, the oldest first. Some may have been answered.
     order: VecDeque<(Instant, u16)>,
@@ -119,7 +119,7 @@ impl Names {
     }
 }
 
-impl Waiting {
+impl PendingQuestions {
     fn take(&mut self, number: u16) -> Option<Question> {
         let q = self.by_number.remove(&number)?;
         if let Some(n) = self.by_user.get_mut(&q.user) {

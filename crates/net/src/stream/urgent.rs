@@ -16,7 +16,7 @@
 //! `manage_oob`). The newest is urgent as long as nobody has read it; an older one that nobody has
 //! read is an ordinary piece. One that was read stays as an empty piece, where reads end.
 //!
-//! An urgent byte is nothing that is offered: while there is one, there is no offer.
+//! An urgent byte is never in a read slot: while there is one, the slot is empty.
 
 use super::{End, Half, Seg, State, Take};
 use crate::control::Ucred;

@@ -60,7 +60,7 @@ pub(crate) const DEFRAGMENT: u8 = 0x80;
 
 /// What a socket asks for that joins one, and what it is bound to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct JoinRequest {
     pub id: u16,
     pub kind: Kind,
     pub flags: u8,
@@ -72,7 +72,7 @@ pub(crate) struct Asked {
 
 /// See the module.
 pub(crate) struct Fanout {
-    asked: Asked,
+    asked: JoinRequest,
     /// Leaf lock. A packet goes by the members that it finds.
     members: Mutex<Arc<Vec<Arc<dyn Tap>>>>,
     turn: AtomicU32,
@@ -91,7 +91,7 @@ const USUAL: u32 = 256;
 const MOST: u32 = 1 << 16;
 
 impl Fanout {
-    pub fn new(mut asked: Asked) -> Result<Arc<Fanout>> {
+    pub fn new(mut asked: JoinRequest) -> Result<Arc<Fanout>> {
         if asked.most > MOST {
             return Err(EINVAL);
         }
@@ -147,9 +147,9 @@ impl Fanout {
     /// # Errors
     ///
     /// `EINVAL`: it is of another kind, or wants something else. `ENOSPC`: there are too many.
-    pub fn join(&self, asked: &Asked, member: Arc<dyn Tap>) -> Result<()> {
+    pub fn join(&self, asked: &JoinRequest, member: Arc<dyn Tap>) -> Result<()> {
         let own = &self.asked;
-        let same = Asked {
+        let same = JoinRequest {
             most: own.most,
             ..*asked
         };

@@ -4,7 +4,7 @@ use super::deferred::First;
 use super::ends::bindable;
 use super::shown::Shown;
 use super::stamped;
-use super::{AcceptQueue, Bound, Connection, Listener, Phase, Tcp};
+use super::{AcceptQueue, Connection, ExplicitBind, Listener, Phase, Tcp};
 use crate::addr::{Endpoint, any_ip, family_of};
 use crate::bindings::Rule;
 use crate::control::Control;
@@ -15,8 +15,8 @@ use crate::options::{
     SO_KEEPALIVE, SO_OOBINLINE, SO_SELECT_ERR_QUEUE, int_of,
 };
 use crate::protocol::{Answer, Block, Caller, Parts, Protocol, Received, Shutdown};
-use crate::stamps::{SO_TIMESTAMPING, SO_TIMESTAMPING_NEW, Told};
-use crate::stream::{End, Gone, Take, Urgency};
+use crate::stamps::{SO_TIMESTAMPING, SO_TIMESTAMPING_NEW, StampOf};
+use crate::stream::{End, ReaderGone, Take, Urgency};
 use crate::sys::*;
 use crate::work::Ticket;
 use abi::Result;
@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use vfs::{Credentials, Sink, Source};
 use wait::Events;
-use wait::offer::ReadSlots;
+use wait::read_slots::SlotSource;
 
 impl Tcp {
     /// When the bytes came is told, if asked for. With TCP_INQ, how much is left is told; of
@@ -40,7 +40,7 @@ impl Tcp {
             };
             if at != 0 {
                 let c = &mut r.control;
-                self.common.stamps.tell(at, Told::Datagram, c);
+                self.common.stamps.tell(at, StampOf::Datagram, c);
             }
         }
         if self.options.on(SOL_TCP, TCP_INQ) {
@@ -119,16 +119,16 @@ impl Tcp {
                     connection,
                     inner,
                 };
-                c.tx.write(&mut src, Gone::ResetLater, urgency, None)
+                c.tx.write(&mut src, ReaderGone::ResetLater, urgency, None)
             } else {
-                c.tx.write(src, Gone::ResetLater, urgency, None)
+                c.tx.write(src, ReaderGone::ResetLater, urgency, None)
             };
             if matches!(r, Ok(1..)) {
                 c.says(First::Said);
             }
             // A reset that comes back is the next read's, too.
             if self.common.has_error() {
-                c.rx.settle();
+                c.rx.revoke_slot();
             }
             r
         };
@@ -156,7 +156,7 @@ impl Protocol for Tcp {
             s.binding = Some(b);
         }
         s.local = Some(local);
-        s.bound = Bound {
+        s.bound = ExplicitBind {
             ip: Some(at.ip).filter(|ip| !ip.is_unspecified()),
             port: at.port != 0,
         };
@@ -316,7 +316,7 @@ impl Protocol for Tcp {
         }))
     }
 
-    fn read_slots(&self) -> Option<&dyn ReadSlots> {
+    fn slot_source(&self) -> Option<&dyn SlotSource> {
         Some(self)
     }
 
@@ -430,7 +430,7 @@ impl Protocol for Tcp {
             _ => {}
         }
         if name == SO_OOBINLINE {
-            // What is offered, and how connections by packets read, goes by it.
+            // What is in a read slot, and how connections by packets read, goes by it.
             if let Some(o) = self.outside() {
                 let _ = o.set_option(SOL_SOCKET, name, v);
             }

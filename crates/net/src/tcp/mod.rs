@@ -45,7 +45,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, OnceLock, Weak};
 use wait::Events;
-use wait::offer::{Place, ReadSlots};
+use wait::read_slots::{ReadSlots, SlotSource};
 
 /// A TCP socket.
 pub struct Tcp {
@@ -62,12 +62,12 @@ struct State {
     phase: Phase,
     local: Option<Endpoint>,
     binding: Option<Arc<Binding<Listener>>>,
-    bound: Bound,
+    bound: ExplicitBind,
 }
 
 /// What bind(2) was asked for: it is kept when a connection is over.
 #[derive(Clone, Copy, Default)]
-struct Bound {
+struct ExplicitBind {
     /// `SOCK_BINDADDR_LOCK`.
     ip: Option<IpAddr>,
     /// `SOCK_BINDPORT_LOCK`.
@@ -180,7 +180,7 @@ pub fn new(ns: &Arc<NetNamespace>, family: u16) -> Parts {
         phase: Phase::Idle,
         local: None,
         binding: None,
-        bound: Bound::default(),
+        bound: ExplicitBind::default(),
     };
     let options = InetOptions::default();
     if family == AF_INET6 {
@@ -320,7 +320,7 @@ impl Tcp {
                 c.rx.writer
                     .set_error(if had_end { EPIPE } else { ECONNRESET });
                 // Its next read must find that, before anybody tells it.
-                c.tx.settle();
+                c.tx.revoke_slot();
                 c.rx.kill_writer();
             }
             c.show_end(&self.common.ns, End::Reset);
@@ -544,18 +544,18 @@ impl Tcp {
     }
 }
 
-impl ReadSlots for Tcp {
-    fn offer(&self, place: &Arc<dyn Place>, slot: u32, nonblocking: &dyn Fn() -> bool) {
+impl SlotSource for Tcp {
+    fn fill_slot(&self, slots: &Arc<dyn ReadSlots>, slot: u32, nonblocking: &dyn Fn() -> bool) {
         if let Phase::Connected(c) = &self.state.read().phase
             && !c.is_dead()
         {
-            c.rx.offer(place, slot, nonblocking);
+            c.rx.fill_slot(slots, slot, nonblocking);
         }
     }
 
-    fn end_offer(&self) {
+    fn revoke_slot(&self) {
         if let Phase::Connected(c) = &self.state.read().phase {
-            c.rx.settle();
+            c.rx.revoke_slot();
         }
     }
 }

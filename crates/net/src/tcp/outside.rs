@@ -1,6 +1,6 @@
 //! Connections that lead out of the namespace, and those that come in.
 
-use super::{Between, Bound, Listener, Phase, State, Tcp};
+use super::{Between, ExplicitBind, Listener, Phase, State, Tcp};
 use crate::addr::Endpoint;
 use crate::bindings::{Binding, Ends};
 use crate::inet::InetOptions;
@@ -173,8 +173,8 @@ impl Listener {
     }
 
     /// What bind(2) was asked for, as connections to it have it (`sk_clone_lock`).
-    pub(super) fn bound(&self) -> Bound {
-        Bound {
+    pub(super) fn bound(&self) -> ExplicitBind {
+        ExplicitBind {
             ip: Some(self.binding.ip).filter(|ip| !ip.is_unspecified()),
             port: false,
         }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::devices::{NewKind, Wanted};
+use crate::devices::{LinkRequest, NewKind};
 use abi::errno::*;
 use std::time::{Duration, Instant};
 
@@ -9,15 +9,15 @@ fn root() -> World {
     w
 }
 
-fn named(name: &str) -> Wanted {
-    Wanted {
+fn named(name: &str) -> LinkRequest {
+    LinkRequest {
         name: Some(name.into()),
-        ..Wanted::default()
+        ..LinkRequest::default()
     }
 }
 
 fn pair(a: &Arc<NetNamespace>, b: &Arc<NetNamespace>) -> i32 {
-    let far = Wanted {
+    let far = LinkRequest {
         ns: Some(b.clone()),
         ..named("far")
     };
@@ -54,8 +54,8 @@ fn what_exists_is_bounded() {
     for _ in 0..300 {
         last = w.ns.add_link(
             NewKind::Bridge,
-            &Wanted::default(),
-            &Wanted::default(),
+            &LinkRequest::default(),
+            &LinkRequest::default(),
             None,
         );
         if last.is_err() {
@@ -71,9 +71,9 @@ fn frames_that_nobody_takes_are_bounded() {
     let w = root();
     let other = w.ns.sibling(&vfs::userns::UserNs::default());
     let near = pair(&w.ns, &other);
-    let up = Wanted {
+    let up = LinkRequest {
         up: Some(true),
-        ..Wanted::default()
+        ..LinkRequest::default()
     };
     w.ns.change_link(near, &up).unwrap();
     let far = other.device_by_name(b"far").unwrap();
@@ -102,29 +102,33 @@ fn frames_that_nobody_takes_are_bounded() {
 #[test]
 fn a_bridge_sends_each_frame_where_it_belongs() {
     let w = root();
-    let bridge =
-        w.ns.add_link(NewKind::Bridge, &named("br0"), &Wanted::default(), None);
-    let port = Wanted {
+    let bridge = w.ns.add_link(
+        NewKind::Bridge,
+        &named("br0"),
+        &LinkRequest::default(),
+        None,
+    );
+    let port = LinkRequest {
         up: Some(true),
         master: Some(bridge.unwrap()),
-        ..Wanted::default()
+        ..LinkRequest::default()
     };
-    let up = Wanted {
+    let up = LinkRequest {
         up: Some(true),
-        ..Wanted::default()
+        ..LinkRequest::default()
     };
     w.ns.change_link(bridge.unwrap(), &up).unwrap();
     let ends: Vec<_> = (0..3)
         .map(|n| {
             let ns = w.ns.sibling(&vfs::userns::UserNs::default());
-            let far = Wanted {
+            let far = LinkRequest {
                 ns: Some(ns.clone()),
                 up: Some(true),
                 // Nothing is said of itself.
                 link_local: Some(false),
                 ..named("far")
             };
-            let near = Wanted {
+            let near = LinkRequest {
                 link_local: Some(false),
                 ..named(&format!("p{n}"))
             };

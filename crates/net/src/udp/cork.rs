@@ -14,12 +14,12 @@ use vfs::ucounts::{Charge, Kind};
 /// See the module. A leaf lock.
 #[derive(Default)]
 pub(super) struct Cork {
-    held: Mutex<Option<Held>>,
+    held: Mutex<Option<PendingDatagram>>,
     /// Whether something is held.
     used: AtomicBool,
 }
 
-struct Held {
+struct PendingDatagram {
     message: Message,
     data: Vec<u8>,
     memory: Option<Charge>,
@@ -33,7 +33,7 @@ impl Cork {
     /// Begins a datagram, unless one was begun.
     pub fn begin(&self, message: Message) {
         let mut held = self.held.lock();
-        held.get_or_insert_with(|| Held {
+        held.get_or_insert_with(|| PendingDatagram {
             message,
             data: Vec::new(),
             memory: None,

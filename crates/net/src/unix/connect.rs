@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vfs::{Sink, Source};
 use wait::Events;
-use wait::offer::{Place, ReadSlots};
+use wait::read_slots::{ReadSlots, SlotSource};
 
 impl UnixSock {
     fn autobind_for_credentials(&self) -> Result<()> {
@@ -150,16 +150,16 @@ impl UnixSock {
     }
 }
 
-impl ReadSlots for UnixSock {
-    fn offer(&self, place: &Arc<dyn Place>, slot: u32, nonblocking: &dyn Fn() -> bool) {
+impl SlotSource for UnixSock {
+    fn fill_slot(&self, slots: &Arc<dyn ReadSlots>, slot: u32, nonblocking: &dyn Fn() -> bool) {
         if let Link::Stream { rx, .. } = &self.state.read().link {
-            rx.offer(place, slot, nonblocking);
+            rx.fill_slot(slots, slot, nonblocking);
         }
     }
 
-    fn end_offer(&self) {
+    fn revoke_slot(&self) {
         if let Link::Stream { rx, .. } = &self.state.read().link {
-            rx.settle();
+            rx.revoke_slot();
         }
     }
 }
@@ -291,7 +291,7 @@ impl Protocol for UnixSock {
         self.transfer_in(dst, flags)
     }
 
-    fn read_slots(&self) -> Option<&dyn ReadSlots> {
+    fn slot_source(&self) -> Option<&dyn SlotSource> {
         Some(self)
     }
 

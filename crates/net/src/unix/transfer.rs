@@ -8,7 +8,7 @@ use crate::msgqueue::{Msg, take_all};
 use crate::options::{SO_PASSCRED, SO_PASSPIDFD};
 use crate::protocol::{Caller, Received};
 use crate::socket::Socket;
-use crate::stream::{AllButLast, End, Gone, Take, Urgency, Writers};
+use crate::stream::{AllButLast, End, ReaderGone, Take, Urgency, Writers};
 use crate::sys::{MSG_OOB, MSG_TRUNC};
 use abi::Result;
 use abi::errno::{
@@ -92,7 +92,12 @@ impl UnixSock {
                 &mut all_but_last
             }
         };
-        tx.write(src, Gone::Epipe, Urgency::Plain, Some((cred, &mut files)))
+        tx.write(
+            src,
+            ReaderGone::Epipe,
+            Urgency::Plain,
+            Some((cred, &mut files)),
+        )
     }
 
     /// The files of a message to the queue of socket `holder`; `None` for no files.

@@ -3,7 +3,7 @@
 use super::{NAME, Reg, Run, Scope, Step, Verdict};
 use crate::attr::{Bag, Out};
 use crate::log::Logged;
-use crate::nat::{Manip, Wanted};
+use crate::nat::{Manip, NatRange};
 use crate::packet::{Hook, Version};
 use crate::table::Family;
 use crate::xt;
@@ -350,19 +350,19 @@ impl Nat {
             NatKind::Nat if (self.family == 2) != (r.packet.version == Version::V4) => {
                 return Step::Break;
             }
-            NatKind::Nat => Wanted {
+            NatKind::Nat => NatRange {
                 ips: ip(self.ips[0]).zip(ip(self.ips[1])),
                 ports,
             },
-            NatKind::Masquerade => Wanted::masquerade(r.packet, ports),
-            NatKind::Redirect => Wanted::redirect(r.packet, ports),
+            NatKind::Masquerade => NatRange::masquerade(r.packet, ports),
+            NatKind::Redirect => NatRange::redirect(r.packet, ports),
         };
         translate(r, self.manip, &wanted)
     }
 }
 
 /// Translates a connection, whose packets all go so from now on.
-pub fn translate(r: &mut Run<'_, '_>, manip: Manip, wanted: &Wanted) -> Step {
+pub fn translate(r: &mut Run<'_, '_>, manip: Manip, wanted: &NatRange) -> Step {
     if wanted.is_impossible() {
         return Step::Verdict(Verdict::Drop);
     }

@@ -3,7 +3,7 @@
 use super::Message;
 use super::kind::*;
 use super::sets::{VERDICT, key_of};
-use crate::attr::{Answer, Asked, Attrs, Bag, Out};
+use crate::attr::{Answer, Attrs, Bag, Out, Selection};
 use crate::expr::{NAME, put_value};
 use crate::set::{CATCHALL, END, Element, Key, Place, Set};
 use crate::table::{Chain, Family, Rule, Ruleset, Table};
@@ -26,11 +26,11 @@ const ELEMENTS: usize = 16_000;
 pub fn ask(
     r: &Ruleset,
     m: &Message<'_>,
-    asked: Asked,
+    asked: Selection,
     now: u64,
     (pid, name): (u32, &str),
 ) -> Result<Vec<Answer>> {
-    let (b, all) = (Bag::new(m.attrs), asked == Asked::All);
+    let (b, all) = (Bag::new(m.attrs), asked == Selection::All);
     match m.kind {
         GETGEN => Ok(vec![generation(r.generation, m.family, (pid, name))]),
         GETTABLE if all => Ok(tables(r, m).map(table).collect()),
@@ -163,14 +163,14 @@ pub(super) fn rule(t: &Table, c: &Chain, r: &Rule, before: Option<u64>) -> Answe
     answer(NEWRULE, t.family, o)
 }
 
-fn rules(r: &Ruleset, m: &Message<'_>, b: &Bag<'_>, asked: Asked) -> Result<Vec<Answer>> {
+fn rules(r: &Ruleset, m: &Message<'_>, b: &Bag<'_>, asked: Selection) -> Result<Vec<Answer>> {
     let (of_table, of_chain) = (b.text(1, NAME)?, b.text(2, NAME)?);
     let reset = |r: &Rule| {
         if m.kind == GETRULE_RESET {
             r.exprs.iter().for_each(|e| e.reset());
         }
     };
-    if asked == Asked::One {
+    if asked == Selection::One {
         let t = one_table(r, m, b)?;
         let c = t.chain(of_chain.ok_or(EINVAL)?).ok_or(ENOENT)?;
         let handle = b.be64(3)?.ok_or(EINVAL)?;
@@ -282,7 +282,7 @@ fn elements(
     r: &Ruleset,
     m: &Message<'_>,
     b: &Bag<'_>,
-    asked: Asked,
+    asked: Selection,
     now: u64,
 ) -> Result<Vec<Answer>> {
     let t = one_table(r, m, b)?;
@@ -293,7 +293,7 @@ fn elements(
             e.exprs.iter().for_each(|x| x.reset());
         }
     };
-    if asked == Asked::One {
+    if asked == Selection::One {
         let mut told = Vec::new();
         for (_, one) in Attrs(b.need(3)?) {
             let key = key_of(&s.shape, &Bag::new(one))?;

@@ -3,7 +3,7 @@
 use super::{Bytes, needs_protocol};
 use crate::expr::{Run, Scope, Step, Verdict, translate};
 use crate::log::Logged;
-use crate::nat::{Manip, Wanted};
+use crate::nat::{Manip, NatRange};
 use crate::packet::{Hook, TCP, Version};
 use crate::reject::Reject;
 use crate::table::ChainType;
@@ -14,7 +14,7 @@ use abi::errno::{EINVAL, EOPNOTSUPP};
 /// What addresses and ports a connection gets (`nf_nat_range`).
 #[derive(Clone, Copy, Default)]
 pub struct Range {
-    wanted: Wanted,
+    wanted: NatRange,
 }
 
 const MAP_IPS: u32 = 1;
@@ -43,7 +43,7 @@ impl Range {
             _ => Some((b.be16(behind)?, b.be16(behind + 2)?)),
         };
         Ok(Range {
-            wanted: Wanted { ips, ports },
+            wanted: NatRange { ips, ports },
         })
     }
 }
@@ -185,11 +185,11 @@ impl Target {
         match self {
             Target::Nat(manip, range) => translate(r, *manip, &range.wanted),
             Target::Masquerade(range) => {
-                let wanted = Wanted::masquerade(r.packet, range.wanted.ports);
+                let wanted = NatRange::masquerade(r.packet, range.wanted.ports);
                 translate(r, Manip::Source, &wanted)
             }
             Target::Redirect(range) => {
-                let wanted = Wanted::redirect(r.packet, range.wanted.ports);
+                let wanted = NatRange::redirect(r.packet, range.wanted.ports);
                 translate(r, Manip::Destination, &wanted)
             }
             Target::Reject(how) => {

@@ -76,7 +76,7 @@ pub enum NeighbourState {
 }
 
 /// A packet that waits, with its frame's headers from the IP header on.
-pub(crate) struct Waiting {
+pub(crate) struct QueuedPacket {
     pub meta: FrameMeta,
     pub packet: Vec<u8>,
 }
@@ -94,7 +94,7 @@ struct Entry {
     due: Option<Instant>,
     gateway: Gateway,
     router: bool,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<QueuedPacket>,
     waiting_bytes: usize,
     /// What waited is being sent: what comes now goes after it.
     is_flushing: bool,
@@ -146,7 +146,7 @@ pub(crate) enum How {
 pub(crate) enum Event {
     Ask(IpAddr, Ask),
     /// It does not answer; what waited for it.
-    Failed(IpAddr, VecDeque<Waiting>),
+    Failed(IpAddr, VecDeque<QueuedPacket>),
 }
 
 /// An entry, for those who list them.
@@ -210,7 +210,7 @@ impl Neighbours {
         now: Instant,
         ip: IpAddr,
         gateway: Gateway,
-        packet: impl FnOnce() -> Waiting,
+        packet: impl FnOnce() -> QueuedPacket,
     ) -> Hop {
         // The common case, with one look-up.
         if let Some(e) = self.entries.get_mut(&ip)
@@ -274,7 +274,12 @@ impl Neighbours {
     }
 
     /// Takes what has been heard, and gives what waited for it.
-    pub(crate) fn hear(&mut self, now: Instant, ip: IpAddr, heard: Heard) -> VecDeque<Waiting> {
+    pub(crate) fn hear(
+        &mut self,
+        now: Instant,
+        ip: IpAddr,
+        heard: Heard,
+    ) -> VecDeque<QueuedPacket> {
         let Heard { mac, how, router } = heard;
         if !self.entries.contains_key(&ip) {
             if how != How::Request || !self.make_room(now, Wish::Theirs) {
@@ -328,7 +333,7 @@ impl Neighbours {
 
     /// Gives what waits for a neighbour, in its order. Where it is not nothing, who gets it sends
     /// it and comes again.
-    pub(crate) fn flush(&mut self, ip: IpAddr) -> VecDeque<Waiting> {
+    pub(crate) fn flush(&mut self, ip: IpAddr) -> VecDeque<QueuedPacket> {
         let Some(e) = self.entries.get_mut(&ip) else {
             return VecDeque::new();
         };
@@ -505,7 +510,7 @@ impl Entry {
 }
 
 /// Puts a packet behind those that wait for the same neighbour.
-fn wait(e: &mut Entry, all: &mut usize, packet: Waiting) {
+fn wait(e: &mut Entry, all: &mut usize, packet: QueuedPacket) {
     let len = packet.packet.len();
     while !e.waiting.is_empty()
         && (e.waiting.len() >= MOST_PACKETS || e.waiting_bytes + len > MOST_BYTES)

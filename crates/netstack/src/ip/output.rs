@@ -4,7 +4,7 @@ use super::Ip;
 use super::counters::{Mib, count};
 use super::device::Dev;
 use super::icmp::quoted_packet;
-use super::neighbour::{Ask, Hop, Waiting};
+use super::neighbour::{Ask, Hop, QueuedPacket};
 use super::send::{PARTS, total};
 use super::table::Table;
 use super::types::{
@@ -38,7 +38,7 @@ impl Ip {
             // Nobody is asked on a device without addresses of its own.
             Cast::Unicast if dev.flags & IFF_NOARP != 0 => [0; 6],
             Cast::Unicast => {
-                let waiting = || Waiting {
+                let waiting = || QueuedPacket {
                     meta: *meta,
                     packet: [head.packet(), &payload.concat()].concat(),
                 };
@@ -100,7 +100,7 @@ impl Ip {
     }
 
     /// Sends what has waited for a neighbour.
-    pub(super) fn flush(&self, dev: &Dev, mac: Mac, waiting: VecDeque<Waiting>) {
+    pub(super) fn flush(&self, dev: &Dev, mac: Mac, waiting: VecDeque<QueuedPacket>) {
         for w in waiting {
             let v4 = w.packet.first().is_some_and(|b| b >> 4 == 4);
             let mut head = Head::new();
@@ -122,7 +122,7 @@ impl Ip {
         table: &Table,
         dev: &Dev,
         neighbour: IpAddr,
-        waiting: VecDeque<Waiting>,
+        waiting: VecDeque<QueuedPacket>,
         upper: &dyn Upper,
     ) {
         let v4 = neighbour.is_ipv4();

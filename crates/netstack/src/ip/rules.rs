@@ -165,9 +165,9 @@ impl Place<'_> {
 
 /// Whether an address is this host's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Own {
-    Yes,
-    No,
+pub(super) enum Locality {
+    Local,
+    Remote,
 }
 
 /// The source and destination of a packet.
@@ -502,7 +502,11 @@ impl Ip {
             self.refuse(at, d, Cause::Port);
             return;
         }
-        let own = if is_own { Own::Yes } else { Own::No };
+        let own = if is_own {
+            Locality::Local
+        } else {
+            Locality::Remote
+        };
         // One that finds no room is asked for again.
         let _ = self.send_reset(at.now, &path, (pair, &reset), own, &d.track.track);
     }
@@ -527,7 +531,7 @@ impl Ip {
                     && let Some((pair, reset)) =
                         reset_for(Bytes::copy_from_slice(body), (from, to), path.index)
                 {
-                    let _ = self.send_reset(now, &path, (pair, &reset), Own::No, track);
+                    let _ = self.send_reset(now, &path, (pair, &reset), Locality::Remote, track);
                 }
             }
             Reject::Reset => {}

@@ -3,7 +3,7 @@
 use super::Ip;
 use super::counters::Mib;
 use super::device::Dev;
-use super::rules::Own;
+use super::rules::Locality;
 use super::segment;
 use super::table::Table;
 use super::types::{Cast, FrameMeta, Marks, Pair, Path, Pmtu, Raw, SendError, Sent};
@@ -140,7 +140,7 @@ impl Ip {
         now: Instant,
         path: &Path,
         (pair, reset): (Pair, &Header),
-        own: Own,
+        own: Locality,
         track: &Track,
     ) -> Result<Sent, SendError> {
         let (from, to) = (pair.local.ip(), pair.remote.ip());
@@ -165,7 +165,7 @@ impl Ip {
         let marks = Marks::default();
         let table = self.table();
         let dev = device_of(&table, path)?;
-        if own == Own::Yes || dev.is_loopback() {
+        if own == Locality::Local || dev.is_loopback() {
             return self.send(now, path, &message, &marks);
         }
         if table.is_guarded(dev.index) {

@@ -145,11 +145,11 @@ impl<'a> ThreadArea<'a> {
         }
     }
 
-    /// How many calls have got something done by offers and what is laid beside them, wrapping; any
+    /// How many calls were answered by read slots and what is laid beside them, wrapping; any
     /// number may stand there.
     #[must_use]
-    pub fn offered(self) -> u32 {
-        self.word32(area::OFFERED).load(Ordering::Relaxed)
+    pub fn slot_hits(self) -> u32 {
+        self.word32(area::SLOT_HITS).load(Ordering::Relaxed)
     }
 
     /// The blocked signals of a thread in application code, or that has just come out. Any number

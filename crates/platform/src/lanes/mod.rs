@@ -16,10 +16,10 @@
 //!    published them ([`ThreadLanes::publish`]); the signal mask and the alternate stack, which are
 //!    the area's while the thread is in application code ([`ThreadLanes::put`],
 //!    [`ThreadLanes::own`]); a futex's wake-up where nobody waits ([`SpaceLanes::count_waiter`]).
-//! 3. *Answered from what was laid ready* ([`offers`]): reads of sockets from *read slots*, which
-//!    the call claims by one exchange of the slot's word; how much there is to be read; changes of
-//!    an epoll that only this address space looks at, which are laid down, and made when somebody
-//!    looks.
+//! 3. *Answered from what was laid ready* ([`read_slots`]): reads of sockets from *read slots*,
+//!    which the call claims by one exchange of the slot's word; how much there is to be read;
+//!    changes of an epoll that only this address space looks at, which are laid down, and made when
+//!    somebody looks.
 //! 4. *Laid into the mailbox* of the thread's area, where the Sentry's thread spins for it
 //!    (`spin`); the answer comes the same way. The words that both sides change, and their steps,
 //!    are in `words`; `stub::lane` has the picture.
@@ -52,8 +52,9 @@
 //! stub may be jumped to. So what is read there is a claim, and is used only where a lie harms
 //! nobody but its author:
 //!
-//! - numbers are bounded by whoever takes them: a claim of an offer by the offer's length, a change
-//!   of an epoll by the checks of epoll_ctl(2), a mask by the signals that cannot be blocked;
+//! - numbers are bounded by whoever takes them: a claim of a read slot by the length of its fill, a
+//!   change of an epoll by the checks of epoll_ctl(2), a mask by the signals that cannot be
+//!   blocked;
 //! - registers that are unwound are no more than what rt_sigreturn(2) could have set;
 //! - a call in a mailbox is treated as any system call; one that needs registers is never asked
 //!   this way, and ends the process;
@@ -63,7 +64,7 @@
 
 pub mod area;
 pub(crate) mod hot;
-pub mod offers;
+pub mod read_slots;
 pub mod sites;
 pub(crate) mod spin;
 pub mod unwind;
@@ -74,11 +75,11 @@ use abi::{AltStack, Result};
 pub use area::{Local, Names};
 use std::sync::Arc;
 
-/// The calls that may be answered by what is offered beside the program.
-pub const OFFERED: [u32; 3] = [
-    stub::lane::OFFERED[0].0,
-    stub::lane::OFFERED[1].0,
-    stub::lane::OFFERED[2].0,
+/// The calls that may be answered by read slots and what is laid beside them.
+pub const SLOT_CALLS: [u32; 3] = [
+    stub::lane::SLOT_CALLS[0].0,
+    stub::lane::SLOT_CALLS[1].0,
+    stub::lane::SLOT_CALLS[2].0,
 ];
 
 /// The call that may be answered there, too, with one of its commands: ioctl(2) with FIONREAD.
@@ -99,7 +100,7 @@ pub const LOCAL: [u32; stub::lane::LOCAL.len()] = {
 /// What a thread changes of its own without the Sentry, as it was when it went on and is when it
 /// comes out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Own {
+pub struct LocalState {
     /// The blocked signals: any number may come out.
     pub mask: u64,
     /// The alternate signal stack: anything may come out.
@@ -125,12 +126,12 @@ pub trait ThreadLanes {
     /// know which signals wait and may be for this thread. It blocks what it likes as long as
     /// nothing waits that it blocks no more; [`RemoteLanes::mask`] tells what, and
     /// [`ThreadLanes::own`] when it has come out.
-    fn put(&mut self, own: &Own, pending: &dyn Fn() -> u64);
+    fn put(&mut self, own: &LocalState, pending: &dyn Fn() -> u64);
     /// As [`crate::AppThread::run`]; the caller's wake-ups that are deferred are made when the
     /// application has been let go on, before anybody waits for it.
-    fn run(&mut self, deferred: Option<wait::wakes::Hold>) -> Event;
+    fn run(&mut self, deferral: Option<wait::wakes::Deferral>) -> Event;
     /// What it is by now.
-    fn own(&self) -> Own;
+    fn own(&self) -> LocalState;
     /// After [`Event::Syscall`], once.
     fn came(&mut self) -> Came;
     /// Whether the call just given came from a patched site.
@@ -157,11 +158,11 @@ pub trait SpaceLanes {
     /// Gives this address space, where nothing has run yet, the sites of the one that it is made a
     /// copy of.
     fn inherit_sites(&self, parent: &Arc<sites::Sites>) -> Result<()>;
-    /// Where what its reads may find is offered, and changes of an epoll are laid: mapped now if it
-    /// was not. `None` if [`SpaceLanes::end_offers`] was called first.
-    fn offers(&self) -> Option<Arc<offers::Area>>;
-    /// Nothing is offered here any more, for as long as it lives: the Sentry is asked.
-    fn end_offers(&self);
+    /// Its read slots, and where changes of an epoll are laid: mapped now if they were not. `None`
+    /// if [`SpaceLanes::end_read_slots`] was called first.
+    fn read_slots(&self) -> Option<Arc<read_slots::Area>>;
+    /// No slot is filled here any more, for as long as it lives: the Sentry is asked.
+    fn end_read_slots(&self);
     /// How much there is to be read is not told here any more: the Sentry is asked (ioctl(2) with
     /// FIONREAD).
     fn end_counts(&self);

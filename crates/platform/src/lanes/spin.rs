@@ -3,7 +3,7 @@
 //! Who may spin at all, [`wait::spin`] tells. Who spins also looks, every few microseconds, whether
 //! the thread has come another way.
 
-use super::words::mailbox::{self, Then};
+use super::words::mailbox::{self, AfterAnswer};
 use abi::nr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -54,7 +54,7 @@ impl Default for MailboxSpin {
 
 /// Where a call that is not in the mailbox was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Made {
+pub enum CallPlace {
     /// In the lane's code.
     InLane,
     /// At a site of the application's.
@@ -64,10 +64,10 @@ pub enum Made {
 impl MailboxSpin {
     /// A call has come, but not from the mailbox. Whether it came soon after the answer to the one
     /// before.
-    pub fn called(&mut self, made: Made) -> bool {
+    pub fn called(&mut self, made: CallPlace) -> bool {
         let answered = self.answered.take();
         let soon = answered.is_some_and(|t| self.budget.is_soon(t.elapsed()));
-        if soon && made == Made::InLane {
+        if soon && made == CallPlace::InLane {
             self.budget.came_soon();
         }
         soon
@@ -88,11 +88,11 @@ impl MailboxSpin {
     }
 
     /// A call from the mailbox is about to be answered. What the thread does then.
-    pub fn again(&mut self, all: &Spinners) -> Then {
+    pub fn again(&mut self, all: &Spinners) -> AfterAnswer {
         self.spins = self.spins || (self.budget.has_any() || all.always()) && all.enter();
         match self.spins {
-            true => Then::Spins,
-            false => Then::Rests,
+            true => AfterAnswer::Spins,
+            false => AfterAnswer::Stops,
         }
     }
 
@@ -128,7 +128,7 @@ impl MailboxSpin {
             return true;
         }
         self.budget.in_vain(all, t);
-        self.rest(all);
+        self.stop(all);
         // A call that comes from a site that is not patched yet comes soon, too.
         self.answered = Instant::now().checked_sub(t);
         // Asked in the last moment: it is answered as any other.
@@ -138,11 +138,11 @@ impl MailboxSpin {
     /// The answer came so late that the other looks for it no more.
     pub fn late(&mut self, all: &Spinners) {
         self.budget.pay(LATE_ANSWER_COSTS);
-        self.rest(all);
+        self.stop(all);
     }
 
     /// Spins no more.
-    pub fn rest(&mut self, all: &Spinners) {
+    pub fn stop(&mut self, all: &Spinners) {
         if std::mem::take(&mut self.spins) {
             all.leave();
         }
@@ -209,6 +209,6 @@ mod tests {
             (m.spins, m.first) = (true, true);
             assert!(m.spin(&state, &all, || false));
         }
-        assert_eq!(m.again(&all), Then::Spins);
+        assert_eq!(m.again(&all), AfterAnswer::Spins);
     }
 }

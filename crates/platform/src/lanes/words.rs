@@ -5,7 +5,7 @@
 //! does not, no call is lost, none is answered twice, and no signal waits unseen. That holds in
 //! every order of steps and stores: the tests try them all by loom, with the application's half as
 //! the instructions of `stub` make it. Where the words lie, and what comes with them, is
-//! [`super::area`]'s and [`crate::lanes::offers`]'s.
+//! [`super::area`]'s and [`crate::lanes::read_slots`]'s.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
@@ -62,10 +62,10 @@ pub mod mailbox {
 
     /// What the Sentry does behind an answer.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    pub enum Then {
+    pub enum AfterAnswer {
         /// It spins for the next call.
         Spins,
-        Rests,
+        Stops,
     }
 
     /// The thread stands still, or has just begun: nothing is asked, and nobody spins.
@@ -87,8 +87,8 @@ pub mod mailbox {
 
     /// The result lies there. Whether the application has parked, and is to be told by the event
     /// call: for such a one the Sentry does not spin.
-    pub fn answer(state: &impl Word<u32>, then: Then) -> bool {
-        let spins = |s| then == Then::Spins && s & PARKED == 0;
+    pub fn answer(state: &impl Word<u32>, then: AfterAnswer) -> bool {
+        let spins = |s| then == AfterAnswer::Spins && s & PARKED == 0;
         let before = state.change(|s| ANSWERED | if spins(s) { SPINS } else { 0 });
         before & PARKED != 0
     }
@@ -124,19 +124,19 @@ pub mod signals {
     }
 }
 
-/// The word of an offer: see [`stub::offers`].
-pub mod offer {
+/// The word of a read slot: see [`stub::read_slots`].
+pub mod slot {
     use super::Word;
-    use stub::offers::{CLOSED, LEN_MASK, TAKEN_SHIFT};
+    use stub::read_slots::{CLOSED, LEN_MASK, TAKEN_SHIFT};
 
-    /// What is offered lies there whole, in a slot that whoever ends all offers knows to be in use.
-    /// `ended`: whether they have ended; then it is not offered, and this gives false.
-    pub fn put(word: &impl Word<u64>, offer: u64, ended: impl Fn() -> bool) -> bool {
+    /// The data lie there whole, in a slot that whoever ends all slots knows to be in use. `ended`:
+    /// whether they have ended; then it is not filled, and this gives false.
+    pub fn fill(word: &impl Word<u64>, filled: u64, ended: impl Fn() -> bool) -> bool {
         if ended() {
             return false;
         }
         // Who ends them has closed the slot by now, or does so after this.
-        word.change(|w| offer | w & CLOSED);
+        word.change(|w| filled | w & CLOSED);
         true
     }
 
@@ -145,8 +145,8 @@ pub mod offer {
         word.or(CLOSED);
     }
 
-    /// The offer is taken back: how many bytes of it were taken. Any number may stand there.
-    pub fn end(word: &impl Word<u64>) -> u64 {
+    /// Empties the slot: how many bytes of it were taken. Any number may stand there.
+    pub fn revoke(word: &impl Word<u64>) -> u64 {
         word.exchange(0) >> TAKEN_SHIFT & LEN_MASK
     }
 }

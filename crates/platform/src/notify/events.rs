@@ -3,7 +3,7 @@
 use super::in_stub;
 use super::thread::{From, Thread, Waits};
 use crate::lanes::LOCAL;
-use crate::lanes::spin::Made;
+use crate::lanes::spin::CallPlace;
 use crate::lanes::unwind::{Stopped, Why, outside};
 use crate::lanes::words::mailbox;
 use crate::process::{KICK, recv};
@@ -75,10 +75,10 @@ impl Thread {
     ) -> Option<Event> {
         let ip = n.data.instruction_pointer;
         let made = match ip == stub::lane::called() {
-            true => Made::InLane,
-            false => Made::AtSite,
+            true => CallPlace::InLane,
+            false => CallPlace::AtSite,
         };
-        if made == Made::AtSite && in_stub(ip) {
+        if made == CallPlace::AtSite && in_stub(ip) {
             return self.stopped(n, pending);
         }
         if due {
@@ -90,13 +90,13 @@ impl Thread {
     }
 
     /// A system call without registers.
-    fn called(&mut self, n: &libc::seccomp_notif, made: Made) -> Event {
+    fn called(&mut self, n: &libc::seccomp_notif, made: CallPlace) -> Event {
         let d = &n.data;
         let lanes = self.process.factory.lanes;
         let soon = lanes >= Lanes::All
             && self.spin.called(made)
             && self.process.factory.spinners.has_idle_cpu();
-        let ip = if made == Made::InLane {
+        let ip = if made == CallPlace::InLane {
             self.from = From::Patched;
             self.view().back()
         } else {
@@ -136,9 +136,9 @@ impl Thread {
         self.regs = regs;
         if stopped != Stopped::Outside {
             self.regs_changed = true;
-            // What it was about to ask, or was being answered, is settled.
+            // What it was about to ask, or was being answered, is over.
             mailbox::reset(self.view().state());
-            self.rest();
+            self.stop_spinning();
         }
         match stopped {
             Stopped::Trap => {

@@ -3,8 +3,8 @@
 use super::thread::{From, Thread, Waits};
 use crate::lanes::area::{Request, ThreadArea};
 use crate::lanes::spin::achieves;
-use crate::lanes::words::mailbox::{self, Then};
-use crate::lanes::{Came, Local, Own, ThreadLanes};
+use crate::lanes::words::mailbox::{self, AfterAnswer};
+use crate::lanes::{Came, Local, LocalState, ThreadLanes};
 use crate::process::{TRAPPED, readable_within};
 use crate::{Event, Lanes};
 use abi::syscalls::X32;
@@ -16,9 +16,9 @@ impl Thread {
     pub(super) fn count(&mut self, nr: u64) {
         if self.process.factory.lanes >= Lanes::All && achieves(nr, self.ret) && self.calls.called()
         {
-            let offered = self.view().offered();
-            let before = std::mem::replace(&mut self.offered, offered);
-            let more = offered.wrapping_sub(before).min(BESIDE_MOST);
+            let slot_hits = self.view().slot_hits();
+            let before = std::mem::replace(&mut self.slot_hits, slot_hits);
+            let more = slot_hits.wrapping_sub(before).min(BESIDE_MOST);
             self.process
                 .factory
                 .spinners
@@ -27,31 +27,31 @@ impl Thread {
     }
 
     /// Answers what lies in the mailbox.
-    pub(super) fn answer_mail(&mut self, held: &mut Option<wait::wakes::Hold>) {
+    pub(super) fn answer_mail(&mut self, deferral: &mut Option<wait::wakes::Deferral>) {
         let all = &self.process.factory.spinners;
         let then = self.spin.again(all);
         let area = self.view();
         area.put_result(self.ret);
         let parked = mailbox::answer(area.state(), then);
         self.ret = 0;
-        if parked || then == Then::Rests {
-            *held = None;
+        if parked || then == AfterAnswer::Stops {
+            *deferral = None;
         }
         if parked {
             self.wake_here(true);
             self.let_move();
             self.spin.late(&self.process.factory.spinners);
-        } else if then == Then::Rests {
-            self.rest();
+        } else if then == AfterAnswer::Stops {
+            self.stop_spinning();
         }
     }
 
     /// Begins to spin for the mailbox if calls have been coming fast.
-    pub(super) fn begin_to_spin(&mut self, held: &mut Option<wait::wakes::Hold>) {
+    pub(super) fn begin_to_spin(&mut self, deferral: &mut Option<wait::wakes::Deferral>) {
         let all = &self.process.factory.spinners;
         if self.process.factory.lanes >= Lanes::All && self.spin.answering(all) {
             mailbox::begin(self.view().state());
-            *held = None;
+            *deferral = None;
             // It is to be woken elsewhere: this CPU is busy.
             self.wake_here(false);
             self.move_away();
@@ -95,10 +95,10 @@ impl Thread {
     }
 
     /// Spins no more: the next to come wakes this thread where it is itself.
-    pub(super) fn rest(&mut self) {
+    pub(super) fn stop_spinning(&mut self) {
         self.wake_here(true);
         self.let_move();
-        self.spin.rest(&self.process.factory.spinners);
+        self.spin.stop(&self.process.factory.spinners);
     }
 
     /// Spins for the mailbox; the call found there.
@@ -132,19 +132,19 @@ impl ThreadLanes for Thread {
         self.view().publish(local);
     }
 
-    fn put(&mut self, own: &Own, pending: &dyn Fn() -> u64) {
+    fn put(&mut self, own: &LocalState, pending: &dyn Fn() -> u64) {
         let area = self.view();
         area.put_mask(own.mask, pending);
         area.put_stack(&own.stack);
     }
 
-    fn run(&mut self, deferred: Option<wait::wakes::Hold>) -> Event {
-        self.run_with(deferred)
+    fn run(&mut self, deferral: Option<wait::wakes::Deferral>) -> Event {
+        self.run_with(deferral)
     }
 
-    fn own(&self) -> Own {
+    fn own(&self) -> LocalState {
         let area = self.view();
-        Own {
+        LocalState {
             mask: area.mask(),
             stack: area.stack(),
         }

@@ -19,9 +19,9 @@ mod mail;
 mod thread;
 
 use crate::lanes::SpaceLanes;
-use crate::lanes::offers::Area;
+use crate::lanes::read_slots::Area;
 use crate::lanes::sites::{Site, Sites};
-use crate::process::recycle::Held;
+use crate::process::recycle::ProcessHandle;
 use crate::process::{Drive, Factory};
 use crate::{AddressSpace, AppThread, Lanes, MapOp, Platform, SpaceEnd};
 use abi::Result;
@@ -61,8 +61,8 @@ impl Platform for Notify {
     fn when_quiet(&self, f: Box<dyn Fn() + Send + Sync>) {
         self.0.reaper.when_quiet(f);
     }
-    fn settle(&self, limit: Duration) -> bool {
-        self.0.reaper.settle(limit)
+    fn wait_unmapped(&self, limit: Duration) -> bool {
+        self.0.reaper.wait_unmapped(limit)
     }
 }
 
@@ -77,7 +77,7 @@ fn in_stub(ip: u64) -> bool {
     (stub::TEXT..stub::FILTERS).contains(&ip)
 }
 
-struct Space(Held);
+struct Space(ProcessHandle);
 
 impl AddressSpace for Space {
     fn apply(&self, ops: &[MapOp]) -> Result<()> {
@@ -122,11 +122,11 @@ impl SpaceLanes for Space {
     fn inherit_sites(&self, parent: &Arc<Sites>) -> Result<()> {
         self.0.inherit_sites(parent)
     }
-    fn offers(&self) -> Option<Arc<Area>> {
-        self.0.offers()
+    fn read_slots(&self) -> Option<Arc<Area>> {
+        self.0.read_slots()
     }
-    fn end_offers(&self) {
-        self.0.end_offers();
+    fn end_read_slots(&self) {
+        self.0.end_read_slots();
     }
     fn end_counts(&self) {
         self.0.end_counts();

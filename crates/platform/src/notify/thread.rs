@@ -67,9 +67,9 @@ pub(super) struct Thread {
     pub(super) here: bool,
     /// The thread may not go to the CPU where this one was when it began to spin.
     pub(super) away: bool,
-    /// Its calls that are not counted yet, and what [`lane::offered`] was when they last were.
+    /// Its calls that are not counted yet, and what [`lane::slot_hits`] was when they last were.
     pub(super) calls: CallCount,
-    pub(super) offered: u32,
+    pub(super) slot_hits: u32,
 }
 
 /// Where a call came from.
@@ -104,7 +104,7 @@ impl Thread {
             from: From::Patched,
             away: false,
             calls: CallCount::default(),
-            offered: 0,
+            slot_hits: 0,
             hot: Hot::default(),
         };
         if let Some((id, uc)) = waits {
@@ -118,7 +118,7 @@ impl Thread {
         let view = t.view();
         mailbox::reset(view.state());
         view.publish(None);
-        t.offered = view.offered();
+        t.slot_hits = view.slot_hits();
         t.regs.eflags = 0x202;
         t.bases_changed = true;
         t.regs_changed = true;
@@ -160,19 +160,18 @@ impl Thread {
 
     /// Lets the thread go on with what was set.
     ///
-    /// Wake-ups that are `held` are not held while it begins or ends to spin, which takes calls of
-    /// the host.
-    pub(super) fn answer(&mut self, held: &mut Option<wait::wakes::Hold>) -> Result<()> {
+    /// `deferral` ends before it begins or ends to spin, which takes calls of the host.
+    pub(super) fn answer(&mut self, deferral: &mut Option<wait::wakes::Deferral>) -> Result<()> {
         let (id, val) = match self.waits {
             Waits::Gone => return Err(ESRCH),
             Waits::Mail { nr } => {
                 self.count(nr);
-                self.answer_mail(held);
+                self.answer_mail(deferral);
                 return Ok(());
             }
             Waits::Call { id, nr } => {
                 self.count(nr);
-                self.begin_to_spin(held);
+                self.begin_to_spin(deferral);
                 (id, self.ret)
             }
             Waits::Event { id, .. } => (id, self.put_regs()),
@@ -219,17 +218,17 @@ impl Thread {
         Event::Gone
     }
 
-    /// Lets it go on until the next event; what is `held` is woken when it runs.
-    pub(super) fn run_with(&mut self, mut held: Option<wait::wakes::Hold>) -> Event {
+    /// Lets it go on until the next event; wake-ups that are deferred are made when it runs.
+    pub(super) fn run_with(&mut self, mut deferral: Option<wait::wakes::Deferral>) -> Event {
         // A thread that looks into its mailbox takes the kick when it comes.
         let mail = matches!(self.waits, Waits::Mail { .. });
         let due = self.entered() && !mail;
-        if self.answer(&mut held).is_err() {
+        if self.answer(&mut deferral).is_err() {
             self.left();
             self.waits = Waits::Gone;
             return Event::Gone;
         }
-        drop(held);
+        drop(deferral);
         self.next(due, None)
     }
 }
@@ -357,7 +356,7 @@ impl Drop for Thread {
                 (n.map(|n| n.id), uc)
             }
         };
-        self.rest();
+        self.stop_spinning();
         self.left();
         self.kick.end();
         self.process.forget_kick(&self.kick);
@@ -365,7 +364,7 @@ impl Drop for Thread {
         raw.listener = self.listener.take();
         if let (Some(id), Some(uc)) = (id, uc) {
             (raw.waits, raw.served) = (Some((id, uc)), true);
-            raw = match self.process.rest(raw) {
+            raw = match self.process.keep_idle(raw) {
                 Ok(()) => return,
                 Err(raw) => raw,
             };

@@ -1,7 +1,7 @@
 //! The control file, the zygote, and what processes are made of.
 
 use super::filters::{LONG, TRAPPED, app_filter, service_filter};
-use super::lanes::{NO_UNIT, Offers};
+use super::lanes::{NO_UNIT, SlotArea};
 use super::listener::Listeners;
 use super::{Areas, Process, Service, Spawner, distance, has_ended, read_i32, word, write_words};
 use crate::Lanes;
@@ -57,8 +57,8 @@ pub struct Factory {
     pub reaper: crate::process::recycle::Reaper,
     /// Keeps them for the next program.
     pub pool: crate::process::recycle::Pool,
-    /// How many threads rest.
-    pub(super) resting: AtomicU32,
+    /// How many threads are idle.
+    pub(super) idle_threads: AtomicU32,
     /// Where the host's vDSO is in every stub process.
     pub host_vdso: Option<u64>,
     /// What stands there where clocks are a program's own.
@@ -83,10 +83,10 @@ pub(super) struct Units {
     pub(super) runs: Vec<u32>,
 }
 
-/// Units in a row, for what is offered ([`crate::lanes::offers`]).
+/// Units in a row, for read slots ([`crate::lanes::read_slots`]).
 pub struct Run(pub(super) u32);
 
-pub(super) const RUN: u32 = (stub::offers::LEN / AREA_LEN) as u32;
+pub(super) const RUN: u32 = (stub::read_slots::LEN / AREA_LEN) as u32;
 
 impl Run {
     pub fn offset(&self) -> u64 {
@@ -152,7 +152,7 @@ impl Factory {
             watchdog: crate::process::kick::Watchdog::default(),
             reaper: crate::process::recycle::Reaper::default(),
             pool: crate::process::recycle::Pool::default(),
-            resting: AtomicU32::new(0),
+            idle_threads: AtomicU32::new(0),
             host_vdso: crate::process::zygote::moved_vdso(&vdso),
             slow_image: super::clocks::slow_image(&vdso, super::zygote::moved_vdso(&vdso)),
             lanes: lanes.possible(),
@@ -203,7 +203,7 @@ impl Factory {
 
     /// As [`Factory::give_unit`].
     pub fn give_run(&self, r: &Run) {
-        let len = stub::offers::LEN;
+        let len = stub::read_slots::LEN;
         if hostcall::mem::punch_hole(self.control.raw(), r.offset(), len).is_err() {
             self.run(r).zero();
         }
@@ -212,7 +212,7 @@ impl Factory {
 
     /// The Sentry's view of a run.
     pub fn run(&self, r: &Run) -> MemSlice<'_> {
-        let len = stub::offers::LEN as usize;
+        let len = stub::read_slots::LEN as usize;
         self.map.slice().sub(r.offset() as usize, len)
     }
 
@@ -243,7 +243,7 @@ impl Factory {
             dead: AtomicBool::new(false),
             threads: AtomicU32::new(0),
             spare: Mutex::new(None),
-            resting: Mutex::default(),
+            idle_threads: Mutex::default(),
             hid_listener: AtomicBool::new(false),
             lost: Mutex::default(),
             ended_by_host: AtomicBool::new(false),
@@ -254,8 +254,8 @@ impl Factory {
             table_due: AtomicBool::new(false),
             trapped: Mutex::default(),
             kicks: Mutex::new(Vec::new()),
-            offers: Mutex::new(Offers::None),
-            offers_ended: AtomicBool::new(false),
+            read_slots: Mutex::new(SlotArea::None),
+            slots_ended: AtomicBool::new(false),
             counts_ended: AtomicBool::new(false),
             slow_clocks: AtomicBool::new(false),
             is_marked: AtomicBool::new(false),
@@ -371,7 +371,7 @@ pub(super) fn text_image() -> Result<HostFd> {
     for (nr, kind, _) in stub::lane::LOCAL {
         image[kinds + nr as usize] = kind;
     }
-    for (nr, kind) in stub::lane::OFFERED {
+    for (nr, kind) in stub::lane::SLOT_CALLS {
         image[kinds + nr as usize] = kind;
     }
     image[kinds + stub::lane::COUNTED as usize] = stub::lane::KIND_IOCTL;

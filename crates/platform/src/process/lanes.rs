@@ -1,10 +1,11 @@
-//! What a stub process has for its lanes: trampolines of patched call sites, and offers.
+//! What a stub process has for its lanes: trampolines of patched call sites, and read
+//! slots.
 
 use super::factory::Unit;
 use super::maps::Call;
 use super::{Process, word};
 use crate::Lanes;
-use crate::lanes::offers::Area;
+use crate::lanes::read_slots::Area;
 use crate::lanes::sites::{Site, Sites};
 use crate::process::kick::Kick;
 use abi::{Result, nr};
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 use stub::AREA_LEN;
 use stub::lane::{TABLE, TABLE_LEN};
 
-pub(super) enum Offers {
+pub(super) enum SlotArea {
     /// Nobody has asked for it yet.
     None,
     Area(Arc<Area>),
@@ -24,7 +25,7 @@ pub(super) enum Offers {
 }
 
 /// How long its threads may take to come out of application code.
-pub(super) const SETTLE_LIMIT: Duration = Duration::from_secs(30);
+pub(super) const QUIESCE_LIMIT: Duration = Duration::from_secs(30);
 
 /// Unit 0 is the zygote's.
 pub(super) const NO_UNIT: u32 = 0;
@@ -33,12 +34,12 @@ pub(super) const NO_UNIT: u32 = 0;
 pub(super) const DROPPED: u32 = u32::MAX;
 
 impl Process {
-    /// See [`crate::lanes::SpaceLanes::offers`].
-    pub fn offers(&self) -> Option<Arc<Area>> {
-        let a = self.make_offers();
+    /// See [`crate::lanes::SpaceLanes::read_slots`].
+    pub fn read_slots(&self) -> Option<Arc<Area>> {
+        let a = self.map_read_slots();
         // Who ends them beside this does not wait.
         if let Some(a) = &a {
-            if self.offers_ended.load(Ordering::SeqCst) {
+            if self.slots_ended.load(Ordering::SeqCst) {
                 a.end();
             }
             if self.counts_ended.load(Ordering::SeqCst) {
@@ -48,24 +49,24 @@ impl Process {
         a
     }
 
-    pub(super) fn make_offers(&self) -> Option<Arc<Area>> {
-        let mut o = self.offers.lock();
+    pub(super) fn map_read_slots(&self) -> Option<Arc<Area>> {
+        let mut o = self.read_slots.lock();
         match &*o {
-            Offers::Area(a) => return Some(a.clone()),
-            Offers::Failed(_) => return None,
-            Offers::None => {}
+            SlotArea::Area(a) => return Some(a.clone()),
+            SlotArea::Failed(_) => return None,
+            SlotArea::None => {}
         }
-        if self.factory.lanes == Lanes::None || self.offers_ended.load(Ordering::SeqCst) {
+        if self.factory.lanes == Lanes::None || self.slots_ended.load(Ordering::SeqCst) {
             return None;
         }
         // Once is enough.
-        *o = Offers::Failed(None);
+        *o = SlotArea::Failed(None);
         let run = self.factory.take_run().ok()?;
         let a = Arc::new(Area::new(self.factory.clone(), run, self.command));
         let call = [
             nr::MMAP.into(),
-            stub::OFFERS,
-            stub::offers::LEN,
+            stub::READ_SLOTS,
+            stub::read_slots::LEN,
             (libc::PROT_READ | libc::PROT_WRITE) as u64,
             (libc::MAP_SHARED | libc::MAP_FIXED) as u64,
             self.factory.control.raw() as u64,
@@ -73,21 +74,21 @@ impl Process {
         ];
         if self.batch(&[call]).is_err() {
             // Nobody knows whether it is mapped.
-            *o = Offers::Failed(Some(a));
+            *o = SlotArea::Failed(Some(a));
             return None;
         }
         a.open();
-        *o = Offers::Area(a.clone());
+        *o = SlotArea::Area(a.clone());
         Some(a)
     }
 
-    /// See [`crate::lanes::SpaceLanes::end_offers`].
-    pub fn end_offers(&self) {
-        self.offers_ended.store(true, Ordering::SeqCst);
+    /// See [`crate::lanes::SpaceLanes::end_read_slots`].
+    pub fn end_read_slots(&self) {
+        self.slots_ended.store(true, Ordering::SeqCst);
         // Callers hold locks that all share. Who makes them now, which takes a service call, looks
         // afterwards.
-        if let Some(o) = self.offers.try_lock()
-            && let Offers::Area(a) = &*o
+        if let Some(o) = self.read_slots.try_lock()
+            && let SlotArea::Area(a) = &*o
         {
             // It stays mapped, and the process's.
             a.end();
@@ -97,8 +98,8 @@ impl Process {
     /// See [`crate::lanes::SpaceLanes::end_counts`].
     pub fn end_counts(&self) {
         self.counts_ended.store(true, Ordering::SeqCst);
-        if let Some(o) = self.offers.try_lock()
-            && let Offers::Area(a) = &*o
+        if let Some(o) = self.read_slots.try_lock()
+            && let SlotArea::Area(a) = &*o
         {
             a.end_counts();
         }
@@ -159,7 +160,7 @@ impl Process {
         if !self.sites().0.has_live(r) {
             return;
         }
-        self.settle();
+        self.quiesce();
         self.change_sites(|s| s.retire(r));
     }
 
@@ -167,13 +168,13 @@ impl Process {
     /// stopped at has been looked up by then. Nothing in the Sentry that such a thread may need
     /// meanwhile is held by the caller, but the memory manager's lock, which is taken only for an
     /// event that has been given.
-    pub(super) fn settle(&self) {
+    pub(super) fn quiesce(&self) {
         let stay = |k: &Arc<Kick>| k.stay().map(|s| (k.clone(), s));
         let there: Vec<(Arc<Kick>, u64)> = self.kicks.lock().iter().filter_map(stay).collect();
         for (k, _) in &there {
             crate::Interrupter::interrupt(&**k);
         }
-        let until = Instant::now() + SETTLE_LIMIT;
+        let until = Instant::now() + QUIESCE_LIMIT;
         for (k, stay) in there {
             let mut looks = 0u32;
             // One that computes and does not take its kick is ended by the watchdog; one that waits

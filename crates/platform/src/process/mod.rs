@@ -15,8 +15,8 @@
 //! - A process is ended, and waited for, by its descriptor: its number may be another's when it has
 //!   ended.
 //! - Lock order: `Factory::zygote`, `Process::sites` → `Process::spawner` → `Process::service`.
-//!   `Process::kicks` is a leaf. `Process::offers` → `Process::service`. None is held while waiting
-//!   for application code.
+//!   `Process::kicks` is a leaf. `Process::read_slots` → `Process::service`. None is held while
+//!   waiting for application code.
 //! - No lock of the factory's is held while a thread starts: an application can make that last (it
 //!   may hide the word that is waited for), and others start theirs meanwhile. `Process::spawner`
 //!   is, while the spawner clones: other threads of the same program wait for it.
@@ -47,7 +47,7 @@ use abi::Result;
 use abi::errno::ESRCH;
 use abi::nr;
 use hostcall::{HostFd, MemSlice, RawFd, process as host};
-use lanes::{NO_UNIT, Offers};
+use lanes::{NO_UNIT, SlotArea};
 use maps::Call;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -153,9 +153,9 @@ pub struct Process {
     threads: AtomicU32,
     /// One that waits at its start for [`Process::new_thread`].
     spare: Mutex<Option<RawThread>>,
-    /// Threads whose tasks have ended, at most [`RESTING_MAX`]: they wait in the event call for
+    /// Threads whose tasks have ended, at most [`IDLE_MAX`]: they wait in the event call for
     /// other tasks of the same program. They are none of `threads`.
-    resting: Mutex<SmallVec<[RawThread; 1]>>,
+    idle_threads: Mutex<SmallVec<[RawThread; 1]>>,
     /// A thread of it may have a listener that nobody knows of.
     hid_listener: AtomicBool,
     /// Positions of starts that were given up: its spawner may set them until it is gone.
@@ -177,10 +177,10 @@ pub struct Process {
     /// The unit with their table and trampolines, once it is mapped; else [`NO_UNIT`]. Changed as
     /// `sites` are.
     site_unit: AtomicU32,
-    /// Where what its reads may find is offered.
-    offers: Mutex<Offers>,
+    /// Its read slots.
+    read_slots: Mutex<SlotArea>,
     /// There shall be none any more.
-    offers_ended: AtomicBool,
+    slots_ended: AtomicBool,
     counts_ended: AtomicBool,
     /// The unit is not mapped yet: that comes with the first mapping of the application's.
     table_due: AtomicBool,
@@ -195,8 +195,8 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
         *self.service.get_mut() = Service::Down;
-        let resting = self.resting.get_mut().len() as u32;
-        self.factory.resting.fetch_sub(resting, Ordering::Relaxed);
+        let idle = self.idle_threads.get_mut().len() as u32;
+        self.factory.idle_threads.fetch_sub(idle, Ordering::Relaxed);
         // A dying thread may still write its area: they are given back only when the process is
         // gone.
         let factory = self.factory.clone();
@@ -204,8 +204,8 @@ impl Drop for Process {
         let mut units = areas.units;
         units.extend(areas.others);
         units.extend([self.command, self.area0]);
-        let offers = std::mem::replace(self.offers.get_mut(), Offers::None);
-        if let Offers::Area(a) | Offers::Failed(Some(a)) = &offers {
+        let slots = std::mem::replace(self.read_slots.get_mut(), SlotArea::None);
+        if let SlotArea::Area(a) | SlotArea::Failed(Some(a)) = &slots {
             a.unmapped();
         }
         let lost = std::mem::take(self.lost.get_mut());
@@ -218,7 +218,7 @@ impl Drop for Process {
             }
         } else {
             // Nor may its memory be another's, nor these numbers.
-            std::mem::forget((offers, lost));
+            std::mem::forget((slots, lost));
         }
     }
 }
@@ -256,7 +256,7 @@ impl Process {
     /// there were, and a thread waits at its start. `false` if that is more work than a new
     /// process, or does not come about: then it can only be dropped.
     pub fn renew(&self) -> bool {
-        self.end_resting();
+        self.end_idle_threads();
         let areas = self.spawner.lock().areas.units.len() as u64;
         if areas > AREAS_KEPT as u64 || !self.is_idle() {
             return false;
@@ -271,19 +271,19 @@ impl Process {
             calls.push(unmap(TABLE, TABLE_LEN));
             calls.push(unmap(stub::TRAMPOLINES, AREA_LEN - TABLE_LEN));
         }
-        let offers = std::mem::replace(&mut *self.offers.lock(), Offers::None);
-        if let Offers::Area(_) | Offers::Failed(Some(_)) = offers {
-            calls.push(unmap(stub::OFFERS, stub::offers::LEN));
+        let slots = std::mem::replace(&mut *self.read_slots.lock(), SlotArea::None);
+        if let SlotArea::Area(_) | SlotArea::Failed(Some(_)) = slots {
+            calls.push(unmap(stub::READ_SLOTS, stub::read_slots::LEN));
         }
         if !calls.is_empty() && self.batch(&calls).is_err() {
             // It is still mapped: kept until the process is gone.
-            *self.offers.lock() = offers;
+            *self.read_slots.lock() = slots;
             return false;
         }
-        if let Offers::Area(a) | Offers::Failed(Some(a)) = offers {
+        if let SlotArea::Area(a) | SlotArea::Failed(Some(a)) = slots {
             a.unmapped();
         }
-        self.offers_ended.store(false, Ordering::SeqCst);
+        self.slots_ended.store(false, Ordering::SeqCst);
         self.counts_ended.store(false, Ordering::SeqCst);
         self.change_sites(|s| *s = Sites::default());
         self.site_unit.store(NO_UNIT, Ordering::Release);

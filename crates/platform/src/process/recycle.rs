@@ -57,39 +57,39 @@ const LOOK_MAX: i32 = 64;
 /// How long the end of the platform waits for the last.
 const END_MAX: Duration = Duration::from_secs(5);
 
-type Then = Box<dyn FnOnce() + Send>;
+type OnUnmapped = Box<dyn FnOnce() + Send>;
 
 /// A process as an address space holds it: dropped, it goes to the reaper.
-pub struct Held {
+pub struct ProcessHandle {
     /// `None` only while dropped.
     process: Option<Arc<Process>>,
-    then: Mutex<(u64, Vec<Then>)>,
+    then: Mutex<(u64, Vec<OnUnmapped>)>,
 }
 
-impl Held {
-    pub fn new(p: Process) -> Held {
-        Held {
+impl ProcessHandle {
+    pub fn new(p: Process) -> ProcessHandle {
+        ProcessHandle {
             process: Some(Arc::new(p)),
             then: Mutex::default(),
         }
     }
 
     /// See [`crate::AddressSpace::retire`].
-    pub fn retire(&self, bytes: u64, then: Then) {
+    pub fn retire(&self, bytes: u64, then: OnUnmapped) {
         let mut t = self.then.lock();
         t.0 = t.0.saturating_add(bytes);
         t.1.push(then);
     }
 }
 
-impl Deref for Held {
+impl Deref for ProcessHandle {
     type Target = Arc<Process>;
     fn deref(&self) -> &Arc<Process> {
         self.process.as_ref().expect("until drop")
     }
 }
 
-impl Drop for Held {
+impl Drop for ProcessHandle {
     fn drop(&mut self) {
         if let Some(process) = self.process.take() {
             let (bytes, then) = std::mem::take(self.then.get_mut());
@@ -106,7 +106,7 @@ impl Drop for Held {
 /// What is left of an address space.
 struct Remains {
     process: Arc<Process>,
-    then: Vec<Then>,
+    then: Vec<OnUnmapped>,
     bytes: u64,
 }
 
@@ -141,14 +141,14 @@ pub struct Reaper(Arc<Queue>);
 
 #[derive(Default)]
 struct Queue {
-    state: Mutex<Waiting>,
+    state: Mutex<QueueState>,
     more: Condvar,
     less: Condvar,
     when_quiet: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct QueueState {
     /// Its thread runs.
     up: bool,
     /// No platform is left: the thread ends when all is done.
@@ -164,7 +164,8 @@ struct Waiting {
 
 impl Reaper {
     fn take(&self, r: Remains) {
-        let many = |s: &Waiting| s.open.len() >= QUEUE || s.bytes.saturating_add(r.bytes) > BYTES;
+        let many =
+            |s: &QueueState| s.open.len() >= QUEUE || s.bytes.saturating_add(r.bytes) > BYTES;
         let here = {
             let s = self.0.state.lock();
             s.closed || many(&s)
@@ -213,8 +214,8 @@ impl Reaper {
         let _ = self.0.when_quiet.set(f);
     }
 
-    /// See [`crate::Platform::settle`].
-    pub fn settle(&self, limit: Duration) -> bool {
+    /// See [`crate::Platform::wait_unmapped`].
+    pub fn wait_unmapped(&self, limit: Duration) -> bool {
         let until = Instant::now() + limit;
         let mut s = self.0.state.lock();
         let end = s.next;
@@ -230,7 +231,7 @@ impl Reaper {
     fn close(&self, limit: Duration) {
         self.0.state.lock().closed = true;
         self.0.more.notify_one();
-        self.settle(limit);
+        self.wait_unmapped(limit);
     }
 }
 
@@ -352,11 +353,11 @@ impl Factory {
     }
 
     /// A process without anything mapped: one that served before, or a new one.
-    pub fn process(self: &Arc<Self>) -> abi::Result<Held> {
+    pub fn process(self: &Arc<Self>) -> abi::Result<ProcessHandle> {
         let p = match self.pool.take() {
             Some(p) => p,
             None => self.new_process()?,
         };
-        Ok(Held::new(p))
+        Ok(ProcessHandle::new(p))
     }
 }

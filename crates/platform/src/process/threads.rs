@@ -1,4 +1,4 @@
-//! The threads of a stub process: how they start, rest and serve again.
+//! The threads of a stub process: how they start, are idle and serve again.
 
 use super::factory::{Drive, Unit, kick_spawner};
 use super::listener::{Claim, Listener};
@@ -16,9 +16,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use stub::{AREA_LEN, AREAS, Symbol, area};
 
-/// How many threads of a process rest at most, and how many of all: each is a thread of the host's.
-pub(super) const RESTING_MAX: usize = 4;
-pub(super) const RESTING_ALL: u32 = 64;
+/// How many threads of a process are idle at most, and how many of all: each is a thread of the
+/// host's.
+pub(super) const IDLE_MAX: usize = 4;
+pub(super) const IDLE_ALL: u32 = 64;
 
 /// A thread just started in a stub process, and what it uses.
 pub struct RawThread {
@@ -35,7 +36,7 @@ pub struct RawThread {
 
 /// How long the listener of a thread that starts is waited for before what others may have received
 /// is looked at.
-const GLANCE_MILLIS: i32 = 10;
+const PEEK_MILLIS: i32 = 10;
 
 /// Whether a thread has a listener.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -260,7 +261,7 @@ impl Process {
             if patience.is_over() || has_ended(&self.pidfd) {
                 return Err(ESRCH);
             }
-            readable_within(&[fd], GLANCE_MILLIS);
+            readable_within(&[fd], PEEK_MILLIS);
         }
     }
 
@@ -269,11 +270,11 @@ impl Process {
         if let Some(t) = self.spare.lock().take() {
             return Ok(t);
         }
-        let rested = self.resting.lock().pop();
-        match rested {
+        let idle = self.idle_threads.lock().pop();
+        match idle {
             Some(t) => {
                 self.threads.fetch_add(1, Ordering::Relaxed);
-                self.factory.resting.fetch_sub(1, Ordering::Relaxed);
+                self.factory.idle_threads.fetch_sub(1, Ordering::Relaxed);
                 // Until it runs, and notes what it had used before.
                 write_words(self.factory.unit(t.unit), area::CPU_BEGIN, &[u64::MAX; 2]);
                 Ok(t)
@@ -284,38 +285,37 @@ impl Process {
 
     /// A thread whose task has ended waits for another of the same program. Given back where there
     /// are enough, or where it was the last: the process as a whole serves again.
-    pub fn rest(&self, t: RawThread) -> core::result::Result<(), RawThread> {
-        let mut resting = self.resting.lock();
-        let one_more = |n: u32| (n < RESTING_ALL).then_some(n + 1);
-        let all = &self.factory.resting;
+    pub fn keep_idle(&self, t: RawThread) -> core::result::Result<(), RawThread> {
+        let mut idle = self.idle_threads.lock();
+        let one_more = |n: u32| (n < IDLE_ALL).then_some(n + 1);
+        let all = &self.factory.idle_threads;
         if self.dead.load(Ordering::Acquire)
             || self.thread_count() <= 1
-            || resting.len() >= RESTING_MAX
+            || idle.len() >= IDLE_MAX
             || all
                 .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
                 .is_err()
         {
             return Err(t);
         }
-        resting.push(t);
+        idle.push(t);
         self.threads.fetch_sub(1, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Ends the threads that rest, or the process, where one does not obey.
-    pub(super) fn end_resting(&self) {
-        let resting = std::mem::take(&mut *self.resting.lock());
-        let (n, all) = (resting.len() as u32, &self.factory.resting);
+    /// Ends the threads that are idle, or the process, where one does not obey.
+    pub(super) fn end_idle_threads(&self) {
+        let idle = std::mem::take(&mut *self.idle_threads.lock());
+        let (n, all) = (idle.len() as u32, &self.factory.idle_threads);
         all.fetch_sub(n, Ordering::Relaxed);
         self.threads.fetch_add(n, Ordering::Relaxed);
         let end = |t: &RawThread| {
             let (listener, (id, _)) = (t.listener.as_ref()?, t.waits?);
             host::notif_send(listener.raw(), id, stub::REPLY_EXIT as i64).ok()
         };
-        let told: SmallVec<[bool; RESTING_MAX]> =
-            resting.iter().map(|t| end(t).is_some()).collect();
+        let told: SmallVec<[bool; IDLE_MAX]> = idle.iter().map(|t| end(t).is_some()).collect();
         let mut patience = Patience::new(RENEW_LIMIT);
-        for (t, told) in resting.into_iter().zip(told) {
+        for (t, told) in idle.into_iter().zip(told) {
             let Some(listener) = t.listener else { continue };
             let end = if told {
                 End::Within(&mut patience)

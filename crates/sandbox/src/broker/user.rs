@@ -14,9 +14,9 @@
 //! - All tables are bounded: flows, questions, clients of the resolver, lines of the log. Of each,
 //!   one user inside has at most a quarter.
 
+mod refusal_log;
 mod relay;
 mod resolver;
-mod told;
 
 use crate::privilege::{self as own, Standing};
 use crate::spawn::REPORT;
@@ -30,14 +30,14 @@ use hostcall::{HostFd, RawFd, process, sock, time};
 use net::Endpoint;
 use net::user::is_hosts;
 use net::user::wire::{self, Answer, Datagrams, Request, ToBroker, ToSentry, User};
+pub use refusal_log::HINT;
+use refusal_log::RefusalLog;
 use relay::Relay;
 use resolver::{Origin, Resolver};
 use slab::Slab;
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::IpAddr;
-pub use told::HINT;
-use told::Told;
 
 /// What the broker is started with. Descriptors are the starter's.
 #[derive(Clone, Debug, Default)]
@@ -97,7 +97,7 @@ struct Broker {
     sources: Slab<Source>,
     relay: Relay,
     resolver: Resolver,
-    told: Told,
+    told: RefusalLog,
 }
 
 /// `fds`: the report, the two channels, and [`UserNetwork::descriptors`].
@@ -122,7 +122,7 @@ pub fn run(
         sources: Slab::new(),
         relay: Relay::new(descriptors),
         resolver: Resolver::new(net.name_servers.clone()),
-        told: Told::default(),
+        told: RefusalLog::default(),
     };
     for p in &net.published {
         let fd = fds.next().ok_or(Error::NoDescriptors)?;

@@ -2,7 +2,7 @@
 
 use super::kept::{Kept, KeptDevice};
 use super::namespace::Namespace;
-use super::rtnetlink::{Rtnetlink, Told};
+use super::rtnetlink::{Dump, Rtnetlink};
 use crate::{Error, step};
 use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkLayerType, LinkMessage};
@@ -39,7 +39,7 @@ pub fn is_alone(host: &mut Rtnetlink) -> std::result::Result<bool, Error> {
 pub fn see(host: &mut Rtnetlink) -> std::result::Result<Seen, Error> {
     let mut warnings = Vec::new();
     let mut list = |what: &str, ask: Rtnl| {
-        let Told { all, unknown } = step(&format!("read the network's {what}"), host.list(&ask))?;
+        let Dump { all, unknown } = step(&format!("read the network's {what}"), host.list(&ask))?;
         if unknown > 0 {
             warnings.push(format!(
                 "{unknown} of the network's {what} are not understood, and left out"

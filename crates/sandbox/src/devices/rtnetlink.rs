@@ -31,7 +31,7 @@ pub struct Rtnetlink {
 
 /// A list that the host has told.
 #[derive(Default)]
-pub struct Told {
+pub struct Dump {
     pub all: Vec<RouteNetlinkMessage>,
     /// So many of it are not understood.
     pub unknown: usize,
@@ -91,7 +91,7 @@ impl Rtnetlink {
     }
 
     /// Asks for a list.
-    pub fn list(&mut self, what: &RouteNetlinkMessage) -> Result<Told> {
+    pub fn list(&mut self, what: &RouteNetlinkMessage) -> Result<Dump> {
         for _ in 0..TRIES {
             match self.list_once(what.clone()) {
                 Err(EINTR) => {}
@@ -102,9 +102,9 @@ impl Rtnetlink {
     }
 
     /// `EINTR` where it changed meanwhile.
-    fn list_once(&mut self, what: RouteNetlinkMessage) -> Result<Told> {
+    fn list_once(&mut self, what: RouteNetlinkMessage) -> Result<Dump> {
         self.send(what, NLM_F_DUMP)?;
-        let mut told = Told::default();
+        let mut told = Dump::default();
         let mut is_torn = false;
         let each = &mut |message: &[u8], flags: u16| {
             is_torn |= flags & NLM_F_DUMP_INTR != 0;

@@ -99,7 +99,7 @@ fn connect(outside: &Place, to: &str, patience: Duration) -> ErrorKind {
 }
 
 /// Takes over; what was kept comes by way of JSON.
-fn take() -> (Taken, Kept) {
+fn take() -> (OwnedDevices, Kept) {
     let mut kept = None;
     let outcome = take_over::<Error>(|k| {
         kept = Some(serde_json::to_vec(k).unwrap());

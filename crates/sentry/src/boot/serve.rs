@@ -5,7 +5,7 @@
 
 use super::launch;
 use super::{Failure, attach, changes, join, network, or};
-use crate::container::{Asked, Container};
+use crate::container::{Container, PendingExec};
 use crate::kernel::Kernel;
 use crate::task::ThreadGroup;
 use crate::task::launch::Launch;
@@ -381,7 +381,7 @@ fn enforce(kernel: &Arc<Kernel>, groups: Vec<Arc<ThreadGroup>>) {
 fn execute(
     r: &Request,
     given: Vec<HostFd>,
-    asked: &Asked,
+    asked: &PendingExec,
 ) -> core::result::Result<Launch, Failure> {
     let mut given = given.into_iter();
     let body = given.next().ok_or("the request has no body")?;

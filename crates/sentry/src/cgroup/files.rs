@@ -184,7 +184,7 @@ impl DynDir for CgroupDir {
                 group: self.group.clone(),
                 kind: k,
                 by: None,
-                own: Own::Nothing,
+                own: OpenState::Nothing,
             };
             return Ok(DynNode::File(Arc::new(f)));
         }
@@ -233,12 +233,12 @@ struct CgroupFile {
     kind: &'static Kind,
     /// Who opened it: numbers of processes are its.
     by: Option<Weak<Task>>,
-    own: Own,
+    own: OpenState,
 }
 
 /// What an open file has for itself.
 #[derive(Default)]
-enum Own {
+enum OpenState {
     #[default]
     Nothing,
     /// Of `memory.pressure`.
@@ -247,13 +247,13 @@ enum Own {
     Peak(PeakOf, Arc<OwnPeak>),
 }
 
-impl Own {
-    fn of(name: &str) -> Own {
+impl OpenState {
+    fn of(name: &str) -> OpenState {
         match name {
-            PRESSURE => Own::Alarm(Arc::default()),
-            "memory.peak" => Own::Peak(PeakOf::Here, Arc::default()),
-            "memory.swap.peak" => Own::Peak(PeakOf::Stored, Arc::default()),
-            _ => Own::Nothing,
+            PRESSURE => OpenState::Alarm(Arc::default()),
+            "memory.peak" => OpenState::Peak(PeakOf::Here, Arc::default()),
+            "memory.swap.peak" => OpenState::Peak(PeakOf::Stored, Arc::default()),
+            _ => OpenState::Nothing,
         }
     }
 }
@@ -352,13 +352,13 @@ impl DynFile for CgroupFile {
     }
     fn notice(&self) -> Option<&Arc<Notice>> {
         Some(match &self.own {
-            Own::Alarm(a) => a.notice(),
+            OpenState::Alarm(a) => a.notice(),
             _ => self.group.notices.of(self.kind.name),
         })
     }
     fn poll(&self, seen: &AtomicU64) -> Events {
         match &self.own {
-            Own::Alarm(a) => a.poll(seen),
+            OpenState::Alarm(a) => a.poll(seen),
             _ => self.group.notices.of(self.kind.name).poll(seen),
         }
     }
@@ -368,7 +368,7 @@ impl DynFile for CgroupFile {
             group: self.group.clone(),
             kind: self.kind,
             by: task_of(cx.task).map(Arc::downgrade),
-            own: Own::of(self.kind.name),
+            own: OpenState::of(self.kind.name),
         })))
     }
     fn generate(&self, _: &File) -> Result<Vec<u8>> {
@@ -377,7 +377,7 @@ impl DynFile for CgroupFile {
         if c.is_dead() {
             return Err(ENODEV);
         }
-        if let Own::Peak(of, own) = &self.own
+        if let OpenState::Peak(of, own) = &self.own
             && let Some(n) = c.memory().and_then(|m| m.peak_since(*of, own))
         {
             return Ok(format!("{n}\n").into_bytes());
@@ -446,11 +446,11 @@ impl DynFile for CgroupFile {
             return Err(ENODEV);
         }
         let text = crate::fs::written(data)?;
-        if let Own::Alarm(alarm) = &self.own {
+        if let OpenState::Alarm(alarm) = &self.own {
             self.set_alarm(alarm, file, text)?;
             return Ok(data.len());
         }
-        if let Own::Peak(of, own) = &self.own
+        if let OpenState::Peak(of, own) = &self.own
             && !c.is_root()
         {
             c.memory().ok_or(ENODEV)?.restart_peak(*of, own);

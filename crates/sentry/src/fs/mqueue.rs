@@ -217,7 +217,7 @@ impl Directory {
         cx: &Caller<'_>,
         name: &[u8],
         new: NewNode,
-        asked: Asked,
+        asked: QueueLimits,
     ) -> Result<Arc<dyn Inode>> {
         let limits = self.base.fs.limits.upgrade().ok_or(EACCES)?;
         let privilege = if cx.cred.has(Caps::SYS_RESOURCE) {
@@ -256,17 +256,17 @@ impl Drop for CountedQueue {
 
 /// What a new queue is to be.
 #[derive(Clone, Copy)]
-pub struct Asked {
+pub struct QueueLimits {
     /// Messages, and the size of each.
     pub attr: Option<(i64, i64)>,
     /// The caller's RLIMIT_MSGQUEUE.
     pub limit: u64,
 }
 
-impl Asked {
-    fn of(cx: &Caller<'_>) -> Asked {
+impl QueueLimits {
+    fn of(cx: &Caller<'_>) -> QueueLimits {
         let limit = task_of(cx.task).map(|t| message_limit(t));
-        Asked {
+        QueueLimits {
             attr: None,
             limit: limit.unwrap_or(u64::MAX),
         }
@@ -285,7 +285,7 @@ pub fn make(
     cx: &Caller<'_>,
     name: &[u8],
     new: NewNode,
-    asked: Asked,
+    asked: QueueLimits,
 ) -> Result<Arc<dyn Inode>> {
     let dir = root.inode()?;
     let dir = vfs::inode::downcast::<Directory>(dir).ok_or(EACCES)?;
@@ -310,7 +310,7 @@ impl Inode for Directory {
         Ok(node.ok_or(ENOENT)?)
     }
     fn create(&self, cx: &Caller<'_>, name: &[u8], new: NewNode) -> Result<Arc<dyn Inode>> {
-        self.make(cx, name, new, Asked::of(cx))
+        self.make(cx, name, new, QueueLimits::of(cx))
     }
     fn unlink(&self, _: &Caller<'_>, name: &[u8], _: &Arc<dyn Inode>) -> Result<()> {
         let gone = self.names.lock().remove(name).ok_or(ENOENT)?;

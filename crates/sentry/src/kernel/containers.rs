@@ -127,7 +127,7 @@ impl Kernel {
             return;
         }
         c.close_console(g.tgid, self.drain);
-        self.platform.settle(limits::UNMAP);
+        self.platform.wait_unmapped(limits::UNMAP);
         c.tell_exited(g.tgid, status);
     }
 
@@ -160,7 +160,7 @@ impl Kernel {
             self.initial.net.say_last_words(limits::LAST_WORDS);
         }
         c.close_console(c.first(), self.drain);
-        self.platform.settle(limits::UNMAP);
+        self.platform.wait_unmapped(limits::UNMAP);
         self.tell_of_missing(c);
         c.tell(control::EXIT, &(status as u32).to_le_bytes());
         if is_root {

@@ -611,7 +611,7 @@ fn in_turn(mut all: Vec<Shortage>, next: usize) -> Vec<Shortage> {
 }
 
 fn told(p: clas::Pressure) -> config::Pressure {
-    let lost = |l: clas::Lost| config::Lost {
+    let lost = |l: clas::StallTime| config::StallTime {
         averages: l.averages,
         total_us: l.total.as_micros() as u64,
     };

@@ -150,7 +150,7 @@ pub fn unshare(cx: &Context, flags: u32) -> Result<()> {
         cx.task.set_fs(fs);
     }
     if flags & CLONE_FILES != 0 {
-        crate::task::lanes::slots::end_offers(&cx.mm());
+        crate::task::lanes::slots::end_read_slots(&cx.mm());
         let own = cx.files().fork(&cx.cred())?;
         cx.task.set_files(own);
     }

@@ -8,7 +8,7 @@ use super::args::*;
 use super::io::{At, RwFlags, buffer, do_read, do_write, iovec};
 use super::sched::check_io_priority;
 use super::signals::{Ended, MaskArg, restore_mask, set_temporary_mask};
-use crate::task::aio::poll::{Asked, PollRequest, Told};
+use crate::task::aio::poll::{PollArgs, PollRequest, ResultFd};
 use crate::task::aio::{AioContext, IoEvent, Maker};
 use crate::task::{Context, Sleep};
 use abi::errno::*;
@@ -144,9 +144,9 @@ fn submit(cx: &Context, c: &Arc<AioContext>, at: Va) -> Result<()> {
 fn begin(cx: &Context, c: &Arc<AioContext>, r: &Iocb, at: Va) -> Result<()> {
     let file = Fd(r.fd as i32).file(cx)?;
     let told = if r.flags & RESFD != 0 {
-        Told::by(Fd(r.resfd as i32).file(cx)?)?
+        ResultFd::by(Fd(r.resfd as i32).file(cx)?)?
     } else {
-        Told::default()
+        ResultFd::default()
     };
     cx.mm().write_obj(at.offset(KEY), &0u32)?;
     let event = IoEvent {
@@ -257,13 +257,13 @@ fn poll(
     r: &Iocb,
     file: Arc<File>,
     event: IoEvent,
-    told: Told,
+    told: ResultFd,
 ) -> Result<()> {
     let events = u16::try_from(r.buf).map_err(|_| EINVAL)?;
     if r.offset != 0 || r.len != 0 || r.rw_flags != 0 {
         return Err(EINVAL);
     }
-    let asked = Asked {
+    let asked = PollArgs {
         file,
         events: Events::from_bits_retain(events.into()) | Events::ALWAYS,
         event,
@@ -286,7 +286,7 @@ fn io_cancel(cx: &mut Context, at: Va, request: Va, _result: Va) -> SysResult {
 
 /// What a call of io_getevents(2) asks.
 #[derive(Clone, Copy)]
-struct Wanted {
+struct WaitArgs {
     context: Va,
     least: i64,
     most: i64,
@@ -294,7 +294,7 @@ struct Wanted {
     timeout: Option<Timespec>,
 }
 
-impl Wanted {
+impl WaitArgs {
     /// `None` for ever. Linux takes any time: for one below zero it waits for ever, too (its timer
     /// overflows: `ktime_add_safe`).
     fn patience(&self) -> Option<Duration> {
@@ -329,7 +329,7 @@ fn take_events(cx: &Context, c: &AioContext, to: Va, most: usize) -> SysResult {
 }
 
 /// `read_events`: how many events; 0 as well where a signal came first.
-fn get_events(cx: &Context, w: Wanted) -> SysResult {
+fn get_events(cx: &Context, w: WaitArgs) -> SysResult {
     let c = context(cx, w.context)?;
     if w.least < 0 || w.least > w.most {
         return Err(EINVAL);
@@ -373,7 +373,7 @@ fn io_getevents(
     timeout: Option<UserIn<Timespec>>,
 ) -> SysResult {
     let timeout = timeout.map(|t| t.read(&cx.mm())).transpose()?;
-    let wanted = Wanted {
+    let wanted = WaitArgs {
         context,
         least,
         most,
@@ -404,7 +404,7 @@ fn io_pgetevents(
     if let Some(m) = mask.read(cx)? {
         set_temporary_mask(cx, m);
     }
-    let wanted = Wanted {
+    let wanted = WaitArgs {
         context,
         least,
         most,

@@ -3,7 +3,7 @@
 use super::SysResult;
 use super::args::*;
 use super::locks::{LockCmd, LockOwner, LockWhat, fcntl_lock};
-use crate::task::Context;
+use crate::task::{Context, sigio};
 use abi::errno::*;
 use abi::linux::{F_RDLCK, F_UNLCK, F_WRLCK, FD_CLOEXEC, O_NOATIME, O_NONBLOCK, O_PATH};
 use abi::{Result, Va};
@@ -16,7 +16,7 @@ use vfs::leases::Asker;
 use vfs::locks::LockKind;
 use vfs::ops::Wait;
 use vfs::sigio::OwnerKind;
-use vfs::watch::dnotify::Wanted;
+use vfs::watch::dnotify::DnotifyMask;
 
 flags! {
     /// Of close_range(2).
@@ -90,7 +90,7 @@ fn close_range(cx: &mut Context, first: u32, last: u32, flags: CloseRangeFlags) 
         return Err(EINVAL);
     }
     if flags.contains(CloseRangeFlags::CLOSE_RANGE_UNSHARE) {
-        crate::task::lanes::slots::end_offers(&cx.mm());
+        crate::task::lanes::slots::end_read_slots(&cx.mm());
         let own = cx.files().fork(&cx.cred())?;
         cx.task.set_files(own);
     }
@@ -370,7 +370,7 @@ fn set_lease(cx: &Context, fd: Fd, f: &Arc<File>, kind: i32) -> Result<()> {
 
 /// `F_NOTIFY`.
 fn notify(cx: &Context, fd: Fd, f: &Arc<File>, wanted: u32) -> Result<()> {
-    let wanted = Wanted::from_bits_truncate(wanted);
+    let wanted = DnotifyMask::from_bits_truncate(wanted);
     let table = cx.files().id();
     let (owner, messenger) = (cx.own_process(), cx.messenger(f, fd.0));
     f.notify_of(table, wanted, owner, messenger, &cx.cred())?;
@@ -397,7 +397,10 @@ fn set_flags(cx: &Context, fd: Fd, f: &Arc<File>, new: u32) -> Result<()> {
         return Err(EPERM);
     }
     if (new ^ f.flags()) & O_ASYNC != 0 && f.ops.signals_owner() {
-        cx.set_async(f, fd.0, new & O_ASYNC != 0);
+        match new & O_ASYNC {
+            0 => sigio::stop_async(f),
+            _ => cx.start_async(f, fd.0),
+        }
     }
     f.set_flags(new);
     Ok(())

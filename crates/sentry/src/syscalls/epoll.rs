@@ -70,12 +70,12 @@ pub(super) fn epoll_ctl(
 
 /// Where epoll_wait(2) and its kin put what happened, and how much has room.
 #[derive(Clone, Copy)]
-struct Found {
+struct EventBuffer {
     events: UserArray<[u32; 3]>,
     max: i32,
 }
 
-fn do_epoll_wait(cx: &mut Context, epfd: Fd, out: Found, timeout: Option<i64>) -> SysResult {
+fn do_epoll_wait(cx: &mut Context, epfd: Fd, out: EventBuffer, timeout: Option<i64>) -> SysResult {
     if out.max <= 0 || out.max as usize > i32::MAX as usize / EPOLL_EVENT {
         return Err(EINVAL);
     }
@@ -112,13 +112,13 @@ fn epoll_wait(
     max: i32,
     timeout: i32,
 ) -> SysResult {
-    do_epoll_wait(cx, epfd, Found { events, max }, millis(timeout))
+    do_epoll_wait(cx, epfd, EventBuffer { events, max }, millis(timeout))
 }
 
 fn epoll_pwait_with(
     cx: &mut Context,
     epfd: Fd,
-    out: Found,
+    out: EventBuffer,
     timeout: Option<i64>,
     mask: MaskArg,
 ) -> SysResult {
@@ -138,7 +138,7 @@ fn epoll_pwait(
     timeout: i32,
     mask: MaskArg,
 ) -> SysResult {
-    epoll_pwait_with(cx, epfd, Found { events, max }, millis(timeout), mask)
+    epoll_pwait_with(cx, epfd, EventBuffer { events, max }, millis(timeout), mask)
 }
 /// `epoll_pwait2(epfd, events, maxevents, timeout, sigmask, sigsetsize)`.
 fn epoll_pwait2(
@@ -150,7 +150,7 @@ fn epoll_pwait2(
     mask: MaskArg,
 ) -> SysResult {
     let timeout = timespec_arg(cx, timeout)?;
-    epoll_pwait_with(cx, epfd, Found { events, max }, timeout, mask)
+    epoll_pwait_with(cx, epfd, EventBuffer { events, max }, timeout, mask)
 }
 
 calls! {

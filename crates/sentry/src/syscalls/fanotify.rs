@@ -12,6 +12,7 @@ use ipc::fanotify::marks::{Change, Fsid, To};
 use ipc::fanotify::{
     FAN_CLASS_CONTENT, FAN_CLASS_PRE_CONTENT, FAN_ENABLE_AUDIT, FAN_REPORT_FD_ERROR,
     FAN_REPORT_PIDFD, FAN_REPORT_TID, FAN_UNLIMITED_MARKS, FAN_UNLIMITED_QUEUE, Fanotify,
+    Privilege,
 };
 use std::sync::Arc;
 use vfs::fd_table::CloseOnExec;
@@ -101,10 +102,10 @@ const EVENT_FLAGS: u32 =
 
 impl InitFlags {
     /// As Linux does, in its order.
-    fn check(self, event_flags: u32, admin: bool) -> Result<()> {
+    fn check(self, event_flags: u32, privilege: Privilege) -> Result<()> {
         let flags = self.bits();
         let fids = flags & REPORT_ANY_FID;
-        if !admin && (flags & OF_ADMIN != 0 || fids == 0) {
+        if privilege == Privilege::Unprivileged && (flags & OF_ADMIN != 0 || fids == 0) {
             return Err(EPERM);
         }
         let unknown = !InitFlags::all().contains(self);
@@ -127,12 +128,15 @@ impl InitFlags {
 /// `fanotify_init(flags, event_f_flags)`.
 fn fanotify_init(cx: &mut Context, flags: InitFlags, event_flags: OpenFlags) -> SysResult {
     let cred = cx.cred();
-    let admin = cred.has(Caps::SYS_ADMIN);
+    let privilege = match cred.has(Caps::SYS_ADMIN) {
+        true => Privilege::Admin,
+        false => Privilege::Unprivileged,
+    };
     let event_flags = event_flags.bits();
-    flags.check(event_flags, admin)?;
+    flags.check(event_flags, privilege)?;
     let bits = flags.bits();
     let readers = Arc::new(Readers);
-    let group = Fanotify::new(bits, event_flags | O_LARGEFILE, !admin, &cred, readers)?;
+    let group = Fanotify::new(bits, event_flags | O_LARGEFILE, privilege, &cred, readers)?;
     if bits & CLASS == CLASS {
         return Err(EINVAL);
     }
@@ -433,13 +437,15 @@ mod tests {
 
     #[test]
     fn flags_are_checked_as_linux_does() {
-        let init = |bits, event, admin| InitFlags::from_bits_retain(bits).check(event, admin);
-        assert_eq!(init(0, 0, false), Err(EPERM));
-        assert_eq!(init(REPORT_FID, 0, false), Ok(()));
-        assert_eq!(init(REPORT_NAME, 0, true), Err(EINVAL));
-        assert_eq!(init(FAN_CLASS_CONTENT | REPORT_FID, 0, true), Err(EINVAL));
-        assert_eq!(init(0, 3, true), Err(EINVAL));
-        assert_eq!(init(1 << 20, 0, true), Err(EINVAL));
+        use Privilege::{Admin, Unprivileged};
+        let init =
+            |bits, event, privilege| InitFlags::from_bits_retain(bits).check(event, privilege);
+        assert_eq!(init(0, 0, Unprivileged), Err(EPERM));
+        assert_eq!(init(REPORT_FID, 0, Unprivileged), Ok(()));
+        assert_eq!(init(REPORT_NAME, 0, Admin), Err(EINVAL));
+        assert_eq!(init(FAN_CLASS_CONTENT | REPORT_FID, 0, Admin), Err(EINVAL));
+        assert_eq!(init(0, 3, Admin), Err(EINVAL));
+        assert_eq!(init(1 << 20, 0, Admin), Err(EINVAL));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::SysResult;
 use super::args::*;
 use super::descriptors::{owner_number, set_owner};
 use super::io::blocking;
-use crate::task::Context;
+use crate::task::{Context, sigio};
 use abi::errno::*;
 use abi::linux::*;
 use abi::{Result, Va};
@@ -188,7 +188,10 @@ fn set_async(cx: &Context, fd: Fd, f: &Arc<File>, on: i32) -> Result<()> {
     if !f.ops.signals_owner() {
         return Err(ENOTTY);
     }
-    cx.set_async(f, fd.0, on != 0);
+    match on {
+        0 => sigio::stop_async(f),
+        _ => cx.start_async(f, fd.0),
+    }
     Ok(())
 }
 

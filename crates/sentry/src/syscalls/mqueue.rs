@@ -4,7 +4,9 @@ use super::SysResult;
 use super::args::*;
 use super::sockets::socket_of;
 use super::time::{SigEvent, timespec_arg};
-use crate::fs::mqueue::{Asked, COOKIE, Event, Notification, OpenQueue, make, message_limit, root};
+use crate::fs::mqueue::{
+    COOKIE, Event, Notification, OpenQueue, QueueLimits, make, message_limit, root,
+};
 use crate::task::Context;
 use crate::task::futex::instant_of;
 use abi::errno::{
@@ -80,7 +82,7 @@ fn mq_open(
     let files = cx.files();
     let slot = files.reserve(&cx.room())?;
     check_name(&name)?;
-    let asked = Asked {
+    let asked = QueueLimits {
         attr: attr.map(|a| (a.max_messages, a.size)),
         limit: message_limit(cx),
     };

@@ -101,14 +101,14 @@ fn poll_until(cx: &mut Context, fds: UserArray<PollFd>, count: u32, wait: Wait) 
 
 /// Where a call with a timeout tells what is left of it.
 #[derive(Clone, Copy)]
-enum Left {
+enum TimeLeft {
     Timespec(UserPtr<Timespec>),
     Timeval(UserPtr<Timeval>),
 }
 
 /// The end of a call with a timeout and a mask (`poll_select_finish`): the mask is put back unless
 /// a handler is to run under the temporary one, and what is left of the time is written.
-fn finish(cx: &mut Context, left: Option<Left>, wait: Wait, r: SysResult) -> SysResult {
+fn finish(cx: &mut Context, left: Option<TimeLeft>, wait: Wait, r: SysResult) -> SysResult {
     restore_mask(cx, Ended::with(&r, ERESTARTNOHAND));
     let (Some(left), Wait::Until(deadline)) = (left, wait) else {
         return r;
@@ -125,8 +125,8 @@ fn finish(cx: &mut Context, left: Option<Left>, wait: Wait, r: SysResult) -> Sys
         .as_nanos() as i64;
     let mm = cx.mm();
     let written = match left {
-        Left::Timespec(at) => at.write(&mm, &Timespec::from_nanos(ns)),
-        Left::Timeval(at) => at.write(&mm, &Timeval::from_nanos(ns)),
+        TimeLeft::Timespec(at) => at.write(&mm, &Timespec::from_nanos(ns)),
+        TimeLeft::Timeval(at) => at.write(&mm, &Timeval::from_nanos(ns)),
     };
     // A restart would wait for the whole time again where the rest could not be written.
     if written.is_err() && r == Err(ERESTARTNOHAND) {
@@ -154,7 +154,7 @@ fn ppoll(
         set_temporary_mask(cx, m);
     }
     let r = do_poll(cx, fds, count, wait);
-    finish(cx, timeout.map(Left::Timespec), wait, r)
+    finish(cx, timeout.map(TimeLeft::Timespec), wait, r)
 }
 
 /// What each of select's three sets means (`POLLIN_SET` and so on).
@@ -262,7 +262,7 @@ fn select(
     };
     let wait = poll_wait(nanos);
     let r = do_select(cx, count, [read, write, except], wait);
-    finish(cx, timeout.map(Left::Timeval), wait, r)
+    finish(cx, timeout.map(TimeLeft::Timeval), wait, r)
 }
 
 /// `pselect6(nfds, readfds, writefds, exceptfds, timeout, {sigmask, sigsetsize})`.
@@ -284,7 +284,7 @@ fn pselect6(
         set_temporary_mask(cx, m);
     }
     let r = do_select(cx, count, [read, write, except], wait);
-    finish(cx, timeout.map(Left::Timespec), wait, r)
+    finish(cx, timeout.map(TimeLeft::Timespec), wait, r)
 }
 
 calls! {

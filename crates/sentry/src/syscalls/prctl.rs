@@ -3,7 +3,7 @@
 use super::SysResult;
 use super::args::*;
 use crate::task::Context;
-use crate::task::access::CredGuard;
+use crate::task::access::CredMutex;
 use crate::task::seccomp::notify::{Notifications, OnceReceived};
 use crate::task::seccomp::{self, Listener};
 use ::seccomp::bpf;
@@ -407,7 +407,7 @@ fn add_filter(cx: &Context, program: UserIn<[u64; 2]>, flags: SeccompFlags) -> S
     // What the other threads may become must not change while one of them computes it.
     let guard = match flags.contains(SeccompFlags::SECCOMP_FILTER_FLAG_TSYNC) {
         false => None,
-        true => Some(CredGuard::lock(cx)?),
+        true => Some(CredMutex::lock(cx)?),
     };
     let installed = seccomp::install(cx, &insns, flags.bits().into(), listener.as_ref());
     drop(guard);

@@ -159,14 +159,14 @@ fn may_be_nice(t: &crate::Task, nice: i32) -> bool {
 }
 
 /// What the caller of a call that sets a policy wants of it.
-struct Wanted {
+struct PolicyRequest {
     to: Scheduling,
     /// `None` keeps it.
     nice: Option<i32>,
 }
 
 /// Whether that is no more than every user may do (`user_check_sched_setscheduler`).
-fn needs_no_rights(cx: &Context, t: &crate::Task, wanted: &Wanted) -> bool {
+fn needs_no_rights(cx: &Context, t: &crate::Task, wanted: &PolicyRequest) -> bool {
     let (now, to) = (*t.scheduling.read(), wanted.to);
     let limit = |which: usize| t.group.limits.lock().0[which].current;
     let at_most = limit(limits::RTPRIO);
@@ -201,7 +201,7 @@ fn check_attr(to: &Scheduling) -> Result<()> {
 }
 
 /// Gives a task a policy, which is kept and told (`__sched_setscheduler`).
-fn set_policy(cx: &Context, t: &Arc<crate::Task>, wanted: &Wanted) -> Result<()> {
+fn set_policy(cx: &Context, t: &Arc<crate::Task>, wanted: &PolicyRequest) -> Result<()> {
     let to = wanted.to;
     check_attr(&to)?;
     if !needs_no_rights(cx, t, wanted) && !cx.cred().has(Caps::SYS_NICE) {
@@ -246,7 +246,7 @@ fn sched_setscheduler(
         priority: priority as u32,
         deadline: Deadline::default(),
     };
-    set_policy(cx, &t, &Wanted { to, nice: None })?;
+    set_policy(cx, &t, &PolicyRequest { to, nice: None })?;
     Ok(0)
 }
 
@@ -258,7 +258,7 @@ fn sched_setparam(cx: &mut Context, tid: Tid, param: Option<UserIn<i32>>) -> Sys
         deadline: Deadline::default(),
         ..*t.scheduling.read()
     };
-    set_policy(cx, &t, &Wanted { to, nice: None })?;
+    set_policy(cx, &t, &PolicyRequest { to, nice: None })?;
     Ok(0)
 }
 
@@ -358,7 +358,7 @@ fn sched_setattr(cx: &mut Context, tid: Tid, attr: Va, flags: u32) -> SysResult 
     }
     // An idle task keeps its own (`fair_policy`).
     let nice = matches!(to.policy, SCHED_OTHER | SCHED_BATCH).then_some(a.nice);
-    set_policy(cx, &t, &Wanted { to, nice })?;
+    set_policy(cx, &t, &PolicyRequest { to, nice })?;
     Ok(0)
 }
 

@@ -9,7 +9,7 @@ use abi::errno::*;
 use abi::{Result, Va};
 use std::sync::Arc;
 use vfs::Path;
-use vfs::namespace::{MountNamespace, Told};
+use vfs::namespace::{MountNamespace, MountStat};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 flags! {
@@ -139,7 +139,7 @@ const STRINGS: u64 = MNT_ROOT
 const SUPPORTED: u64 = (1 << 15) - 1;
 
 /// The answer to a request for `asked`: the struct, and the strings behind it.
-fn answer(t: &Told, asked: u64, room: usize) -> Result<(StatMount, Vec<u8>)> {
+fn answer(t: &MountStat, asked: u64, room: usize) -> Result<(StatMount, Vec<u8>)> {
     let mut s = StatMount::default();
     if asked & SB_BASIC != 0 {
         (s.sb_dev_major, s.sb_dev_minor) = t.dev;
@@ -293,10 +293,10 @@ mod tests {
 
     #[test]
     fn strings_lie_behind_the_struct() {
-        let t = Told {
+        let t = MountStat {
             fs_type: "tmpfs",
             options: String::from("size=4k,mode=700"),
-            ..Told::default()
+            ..MountStat::default()
         };
         let (s, strings) = answer(&t, FS_TYPE | OPT_ARRAY | MNT_POINT, 600).unwrap();
         assert_eq!(s.mask, FS_TYPE | OPT_ARRAY);

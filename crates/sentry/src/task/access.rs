@@ -7,7 +7,7 @@
 //!   [`ThreadGroup::exec_update`]. A caller that reads something of a process after a check holds
 //!   it shared over both ([`guarded`]), so it never has new memory by the old credentials. Nothing
 //!   under it sleeps.
-//! - [`CredGuard`] is held from before execve(2) computes credentials until they are installed, and
+//! - [`CredMutex`] is held from before execve(2) computes credentials until they are installed, and
 //!   by whatever changes what another thread's credentials follow from
 //!   (`SECCOMP_FILTER_FLAG_TSYNC`). execve(2) waits for the other threads' ends with it held; their
 //!   sleeps on it end when they are killed.
@@ -134,38 +134,38 @@ impl Task {
 
 /// A mutex whose waiters can be killed (`signal_struct::cred_guard_mutex`).
 #[derive(Default)]
-pub struct CredGuard {
+pub struct CredMutex {
     held: AtomicBool,
     freed: WaitQueue,
 }
 
-/// [`CredGuard`], held.
-pub struct Held(Arc<ThreadGroup>);
+/// [`CredMutex`], held.
+pub struct CredMutexGuard(Arc<ThreadGroup>);
 
-impl CredGuard {
+impl CredMutex {
     /// The caller's process's; `ERESTARTNOINTR` where something else must be looked at first, its
     /// end for one.
-    pub fn lock(cx: &Context) -> Result<Held> {
-        CredGuard::lock_of(cx, &cx.group)
+    pub fn lock(cx: &Context) -> Result<CredMutexGuard> {
+        CredMutex::lock_of(cx, &cx.group)
     }
 
-    /// As [`CredGuard::lock`], another's.
-    pub fn lock_of(cx: &Context, group: &Arc<ThreadGroup>) -> Result<Held> {
-        let me = &group.cred_guard;
+    /// As [`CredMutex::lock`], another's.
+    pub fn lock_of(cx: &Context, group: &Arc<ThreadGroup>) -> Result<CredMutexGuard> {
+        let me = &group.cred_mutex;
         let take = || match me.held.swap(true, Ordering::SeqCst) {
             false => Ok(()),
             true => Err(EAGAIN),
         };
         cx.block(&[(&me.freed, Events::IN)], None, take)
             .map_err(|_| ERESTARTNOINTR)?;
-        Ok(Held(group.clone()))
+        Ok(CredMutexGuard(group.clone()))
     }
 }
 
-impl Drop for Held {
+impl Drop for CredMutexGuard {
     fn drop(&mut self) {
-        self.0.cred_guard.held.store(false, Ordering::SeqCst);
-        self.0.cred_guard.freed.notify(Events::IN);
+        self.0.cred_mutex.held.store(false, Ordering::SeqCst);
+        self.0.cred_mutex.freed.notify(Events::IN);
     }
 }
 

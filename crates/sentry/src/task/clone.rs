@@ -221,7 +221,7 @@ fn prepare(cx: &mut Context, a: &CloneArgs, parent_mm: &Arc<mm::Mm>) -> Result<P
     super::lanes::slots::end(&cx.task);
     // From now on a number stands for different files in one address space.
     if a.has(CloneFlags::CLONE_VM) && !a.has(CloneFlags::CLONE_FILES) {
-        super::lanes::slots::end_offers(parent_mm);
+        super::lanes::slots::end_read_slots(parent_mm);
     }
     let files = if a.has(CloneFlags::CLONE_FILES) {
         cx.files()

@@ -1,6 +1,6 @@
 //! execve(2) (`fs/exec.c`).
 
-use super::access::CredGuard;
+use super::access::CredMutex;
 use super::persona::{Persona, Rights};
 use super::{Context, Sleep, Task};
 use abi::Result;
@@ -221,7 +221,7 @@ pub fn exec(cx: &mut Context, req: ExecRequest) -> Result<()> {
     // wait with it.
     let opened = open(&cx.task, &req)?;
     // What the credentials follow from stays as it is until they are installed.
-    let guard = CredGuard::lock(cx)?;
+    let guard = CredMutex::lock(cx)?;
     let Built {
         opened: o,
         mm,

@@ -35,7 +35,7 @@ pub(super) fn clear_child_tid(task: &Task) {
 /// The task's end. Runs on its host thread, which ends afterwards.
 pub fn finish(mut cx: Context) {
     // An end may be long, and what it wakes is to run.
-    assert!(!wait::wakes::is_held());
+    assert!(!wait::wakes::is_deferring());
     let task = cx.task.clone();
     let kernel = task.kernel.clone();
     let group = task.group.clone();

@@ -144,7 +144,7 @@ impl Table {
         }
     }
     fn wake(&self, key: &FutexKey, max: usize, bitset: u32) -> Result<usize> {
-        let _hold = wait::wakes::hold();
+        let _deferral = wait::wakes::defer();
         wake_in(&mut self.bucket(key).lock(), key, max, bitset)
     }
     /// Puts a waiter at the end of its key's, whose word is at `va`; `EAGAIN` if that is not
@@ -486,7 +486,7 @@ pub fn requeue(
     }
     let mm = task.mm();
     let (k1, k2) = (from.key(&mm, Access::Read)?, to.key(&mm, Access::Write)?);
-    let _hold = wait::wakes::hold();
+    let _deferral = wait::wakes::defer();
     let lock = || task.kernel.futexes.lock_both(&k1, &k2);
     let mut both = match expected {
         None => lock(),
@@ -565,7 +565,7 @@ pub fn wake_op(
     let mm = task.mm();
     let k1 = key(&mm, va1, scope, Access::Read)?;
     let k2 = key(&mm, va2, scope, Access::Write)?;
-    let _hold = wait::wakes::hold();
+    let _deferral = wait::wakes::defer();
     let lock = || task.kernel.futexes.lock_both(&k1, &k2);
     let (mut both, old) = at_word(&mm, va2, Access::Write, lock, |w| {
         w.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |v| op.apply(v))

@@ -64,7 +64,7 @@ pub struct ThreadGroup {
     /// How often it was told to end. Counts up, then its threads are kicked.
     pub kills: AtomicU32,
     /// See [`super::access`].
-    pub cred_guard: super::access::CredGuard,
+    pub cred_mutex: super::access::CredMutex,
     /// See [`super::access`].
     pub exec_update: RwLock<()>,
     /// How many programs it has been (`self_exec_id`). Changed under `exec_update`.
@@ -132,7 +132,7 @@ impl ThreadGroup {
             stop_signal: AtomicI32::new(0),
             stop_number: AtomicU32::new(0),
             kills: AtomicU32::new(0),
-            cred_guard: Default::default(),
+            cred_mutex: Default::default(),
             exec_update: RwLock::new(()),
             exec_id: AtomicU64::new(0),
             without_terminal: AtomicBool::new(false),

@@ -22,20 +22,20 @@ pub mod slots;
 use super::run::Context;
 use abi::signal::SIGSEGV;
 use platform::Event;
-use platform::lanes::Own;
-use platform::lanes::offers::Area;
+use platform::lanes::LocalState;
+use platform::lanes::read_slots::Area;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 use wait::spin::SpinBudget;
 use wait::spin::table::DEFERRED;
-use wait::wakes::{self, Hold};
+use wait::wakes::{self, Deferral};
 
 /// What only the task's own thread knows of its lanes.
 #[derive(Default)]
 pub struct Known {
-    /// Where something is offered to its address space; `None` if that is not known yet.
-    offers: Option<Option<Arc<Area>>>,
+    /// The read slots of its address space; `None` if that is not known yet.
+    read_slots: Option<Option<Arc<Area>>>,
     /// The call could have been answered where it was made, were its site patched.
     site_pays: bool,
 }
@@ -52,7 +52,7 @@ pub(super) struct Lanes {
     /// Whether its wake-ups wait for the answer.
     deferral: SpinBudget,
     /// What the last call woke, until it is answered.
-    deferred: Option<Hold>,
+    deferred: Option<Deferral>,
     /// When the application was let go on after a call that woke somebody.
     woke: Option<Instant>,
 }
@@ -80,7 +80,7 @@ impl Lanes {
         let (mask, task) = (cx.task.mask.load(Ordering::Relaxed), &cx.task);
         if let Some(l) = cx.thread.lanes() {
             let stack = cx.altstack;
-            l.put(&Own { mask, stack }, &|| task.waiting());
+            l.put(&LocalState { mask, stack }, &|| task.waiting());
         }
     }
 
@@ -106,7 +106,7 @@ impl Lanes {
     /// It has come out, and nobody looks at it as one in application code any more; before the
     /// event is served.
     pub fn after(&mut self, cx: &mut Context, event: &Event) {
-        slots::settle(&cx.task);
+        slots::apply_deferred(&cx.task);
         if let Some(t) = self.woke.take() {
             match self.deferral.is_soon(t.elapsed()) {
                 true => self.deferral.came_soon(),
@@ -131,7 +131,7 @@ impl Lanes {
             cx.mm().patch_call(abi::Va(site), nr, args);
         }
         if self.deferral.suffices() && deferred::fits(&cx.files(), nr, args) {
-            self.deferred = Some(wakes::hold());
+            self.deferred = Some(wakes::defer());
         }
     }
 

@@ -170,11 +170,12 @@ pub struct Task {
 /// The timer slack of a sandbox's first task, in nanoseconds.
 pub const TIMER_SLACK: u64 = 50_000;
 
-/// Makes those of a process's threads look that do not block all of what has been queued for it.
+/// Makes those of a process's threads look that do not block all of what has been queued for it
+/// (`retarget_shared_pending`).
 ///
 /// A thread in application code changes its mask itself: it writes the mask, then looks at what it
 /// was told that waits; it is told here, then its mask is read again.
-pub fn offer(threads: &[Arc<Task>], waiting: SigSet) {
+pub fn redistribute(threads: &[Arc<Task>], waiting: SigSet) {
     let take = || {
         let mut took = 0;
         for t in threads.iter().filter(|t| !t.is_killed()) {
@@ -370,8 +371,8 @@ impl Task {
             self.attention.store(true, Ordering::SeqCst);
         }
         // Who sent something may have seen any mask that it had meanwhile, and chosen this thread:
-        // with a kick, and then another look at the mask ([`offer`]), so here or there it is seen
-        // that it blocks the signal now.
+        // with a kick, and then another look at the mask ([`redistribute`]), so here or there it is
+        // seen that it blocks the signal now.
         if self.attention.load(Ordering::SeqCst) {
             self.leave_signals(new);
         }
@@ -399,7 +400,7 @@ impl Task {
         }
         let mut threads = self.kernel.tasks.lock().threads(self.group.tgid);
         threads.retain(|t| t.tid != self.tid);
-        offer(&threads, SigSet(waiting));
+        redistribute(&threads, SigSet(waiting));
     }
     /// These signals of its process wait: its thread comes out when it does not block them any
     /// more.

@@ -7,7 +7,7 @@
 
 use super::lanes::{self, Lanes};
 use super::signal::{DefaultAction, SA_RESETHAND, SA_RESTART, SIG_DFL, SIG_IGN, default_action};
-use super::trace::stops::{self, Call, Then};
+use super::trace::stops::{self, Call, CallAction};
 use super::{Sleep, Task, notice, seccomp};
 use crate::syscalls::{self, SysResult};
 use abi::errno::*;
@@ -43,7 +43,7 @@ pub struct Context {
     /// What it knows of its fast paths.
     pub(super) lanes: lanes::Known,
     /// What it knows of being traced.
-    pub(super) tracee: stops::Own,
+    pub(super) tracee: stops::TraceeState,
 }
 
 /// An exception of the processor, as every signal frame tells of the last one (`setup_sigcontext`).
@@ -105,7 +105,7 @@ impl Deref for Context {
 }
 
 /// The application side ended.
-struct Gone;
+struct AppEnded;
 
 /// Whether the loop goes on.
 #[derive(PartialEq, Eq)]
@@ -130,7 +130,7 @@ impl Context {
             trap: Trap::default(),
             exit: None,
             lanes: lanes::Known::default(),
-            tracee: stops::Own::default(),
+            tracee: stops::TraceeState::default(),
         }
     }
 
@@ -369,7 +369,7 @@ fn filter(cx: &mut Context, call: &mut Call) -> seccomp::Verdict {
         return Verdict::Return(neg(ENOSYS));
     }
     cx.tracee.nr = call.nr;
-    if stops::seccomp(cx, call, data.into()) == Then::Skip {
+    if stops::seccomp(cx, call, data.into()) == CallAction::Skip {
         return Verdict::End;
     }
     // The tracer may have made another of it, which is asked about, too.
@@ -406,7 +406,7 @@ fn traced_call(cx: &mut Context, mut call: Call) {
         .trace
         .mode()
         .intersects(Mode::SYSCALL | Mode::EMULATE);
-    let done = match stops && stops::entry(cx, &mut call) == Then::Skip {
+    let done = match stops && stops::entry(cx, &mut call) == CallAction::Skip {
         true => Done::AsIs,
         false => make_call(cx, &mut call),
     };
@@ -540,7 +540,7 @@ fn boundary(cx: &mut Context, lanes: &mut Lanes) -> Flow {
 /// Takes every signal that can be delivered now; stops as long as the group is stopped.
 fn take_signals(cx: &mut Context) -> Flow {
     // A stop may be long.
-    assert!(!wakes::is_held());
+    assert!(!wakes::is_deferring());
     loop {
         if cx.is_killed() {
             return Flow::End;
@@ -619,10 +619,10 @@ fn deliver(
     cx: &mut Context,
     info: &SigInfo,
     action: &super::signal::SigAction,
-) -> core::result::Result<(), Gone> {
+) -> core::result::Result<(), AppEnded> {
     if !cx.thread.has_regs() && cx.thread.fetch_regs() == Event::Gone {
         end_lost(cx);
-        return Err(Gone);
+        return Err(AppEnded);
     }
     if let Some(r) = cx.restart.take() {
         let mut regs = cx.thread.regs();
@@ -648,9 +648,9 @@ fn deliver(
 
 /// Sleeps as long as the group is stopped, or everything is frozen. `Err` if there is no
 /// application side any more.
-fn stop_here(cx: &mut Context) -> core::result::Result<(), Gone> {
+fn stop_here(cx: &mut Context) -> core::result::Result<(), AppEnded> {
     if cx.thread.hold() == Event::Gone {
-        return Err(Gone);
+        return Err(AppEnded);
     }
     let go_on = || {
         let hold = cx.must_hold();

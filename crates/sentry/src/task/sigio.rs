@@ -304,6 +304,11 @@ impl Kernel {
     }
 }
 
+/// O_ASYNC is taken back (`fasync`).
+pub fn stop_async(f: &File) {
+    f.set_watch(None);
+}
+
 impl Context {
     /// The caller as the owner of files of its own.
     pub fn as_owner(&self, kind: OwnerKind, id: i32) -> Owner {
@@ -389,11 +394,8 @@ impl Context {
         self.as_owner(OwnerKind::Process, self.group.tgid)
     }
 
-    /// O_ASYNC is set, or taken back (`fasync`).
-    pub fn set_async(&self, f: &Arc<File>, fd: i32, on: bool) {
-        if !on {
-            return f.set_watch(None);
-        }
+    /// O_ASYNC is set (`fasync`).
+    pub fn start_async(&self, f: &Arc<File>, fd: i32) {
         if let Some(tty) = tty::of(f) {
             // Who reads it is told, unless another was said.
             f.sigio.set_owner_if_none(match tty.foreground() {

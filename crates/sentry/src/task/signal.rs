@@ -397,7 +397,7 @@ impl Kernel {
             }
         }
         // None takes it now: whoever blocks it no more, does.
-        super::offer(&threads, SigSet::of(s));
+        super::redistribute(&threads, SigSet::of(s));
         Ok(())
     }
 

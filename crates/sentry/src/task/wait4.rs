@@ -92,12 +92,12 @@ struct Looking<'a> {
 enum Found {
     Change(Change),
     /// A zombie that was waited for.
-    Reaped(Change, Gone),
+    Reaped(Change, Unlinked),
 }
 
 /// What goes when the lock is let go.
 #[derive(Default)]
-struct Gone {
+struct Unlinked {
     _process: Option<Box<Process>>,
     _thread: Option<Box<Dead>>,
     /// Its parent, another process, is to see it now.
@@ -231,16 +231,16 @@ impl Looking<'_> {
         if p.parent != self.cx.group.tgid {
             // Its tracer has seen it.
             l.links.remove(c);
-            let gone = Gone {
+            let gone = Unlinked {
                 untraced: Some(c),
-                ..Gone::default()
+                ..Unlinked::default()
             };
             return Some(Found::Reaped(change, gone));
         }
         self.cx.group.cpu_children.add(change.cpu);
-        let gone = Gone {
+        let gone = Unlinked {
             _process: l.reap(c).map(Box::new),
-            ..Gone::default()
+            ..Unlinked::default()
         };
         Some(Found::Reaped(change, gone))
     }
@@ -311,9 +311,9 @@ impl Looking<'_> {
             if self.has(WNOWAIT) {
                 return Some(Found::Change(change));
             }
-            let gone = Gone {
+            let gone = Unlinked {
                 _thread: l.bury(id).map(Box::new),
-                ..Gone::default()
+                ..Unlinked::default()
             };
             return Some(Found::Reaped(change, gone));
         }

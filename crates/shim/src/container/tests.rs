@@ -8,14 +8,14 @@ fn running() -> (Arc<Container>, Publisher) {
         "c",
         "/nowhere".into(),
         Settings::default(),
-        Asked::default(),
+        StdioRequest::default(),
         Arc::default(),
         events.clone(),
     ));
     {
         let mut s = c.lock();
         (s.init.pid, s.init.phase) = (7, Phase::Running);
-        let mut e = Process::new(Asked::default(), Phase::Running, None);
+        let mut e = Process::new(StdioRequest::default(), Phase::Running, None);
         e.pid = 8;
         s.execs.insert("e".into(), e);
     }
@@ -33,7 +33,7 @@ fn the_first_process_ends_last() {
     assert!(events.topics().is_empty());
     assert!(c.start("e").is_err() && c.kill("", 9, oci::Scope::First).is_err());
     assert!(
-        c.add("f", Asked::default(), oci::spec::Process::default())
+        c.add("f", StdioRequest::default(), oci::spec::Process::default())
             .is_err()
     );
     c.exited("e", 137);
@@ -92,8 +92,12 @@ fn who_waits_while_it_is_deleted_is_answered() {
         }
         t
     };
-    c.add("never", Asked::default(), oci::spec::Process::default())
-        .unwrap();
+    c.add(
+        "never",
+        StdioRequest::default(),
+        oci::spec::Process::default(),
+    )
+    .unwrap();
     c.lock().init.phase = Phase::Deleting;
     let (first, never) = (waiting(""), waiting("never"));
     assert!(c.delete("").is_err(), "one at a time");
@@ -118,7 +122,7 @@ fn who_waits_while_it_is_deleted_is_answered() {
 #[test]
 fn a_start_that_was_lost_is_not_tried_again() {
     let (c, events) = running();
-    c.add("f", Asked::default(), oci::spec::Process::default())
+    c.add("f", StdioRequest::default(), oci::spec::Process::default())
         .unwrap();
     events.topics();
     // The helper is this test, which does not understand the order, and ends.

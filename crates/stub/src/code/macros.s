@@ -20,12 +20,12 @@
     .globl cloister_lane_answered
     .globl cloister_lane_slow
     .globl cloister_lane_called
-    .globl cloister_lane_offers
-    .globl cloister_lane_offers_saved
-    .globl cloister_lane_offers_claimed
-    .globl cloister_lane_offers_taken
-    .globl cloister_lane_offers_change
-    .globl cloister_lane_offers_laid
+    .globl cloister_lane_slots
+    .globl cloister_lane_slots_saved
+    .globl cloister_lane_slots_claimed
+    .globl cloister_lane_slots_taken
+    .globl cloister_lane_slots_change
+    .globl cloister_lane_slots_laid
     .globl cloister_lane_mask
     .globl cloister_lane_mask_load
     .globl cloister_lane_mask_loaded
@@ -61,8 +61,8 @@
     mov r8, qword ptr [r11 + {l_args} + 32]
     mov r9, qword ptr [r11 + {l_args} + 40]
     .endm
-    // The offer to the descriptor in eax: its slot in rdi, its word in rax. None that lives: 224.
-    .macro find_offer
+    // The read slot of the descriptor in eax: where it is in rdi, its word in rax. Not filled: 224.
+    .macro find_slot
     shl eax, {slot_shift}
     movabs rdi, {slots}
     add rdi, rax
@@ -72,7 +72,7 @@
     cmp ecx, {live}
     jne 224b
     .endm
-    // What is left of the offer with the word rax: so many bytes in r8d, behind r9d that were taken.
+    // What is left of the slot with the word rax: so many bytes in r8d, behind r9d that were taken.
     .macro count_left
     mov r8, rax
     shr r8, {len_shift}

@@ -19,7 +19,7 @@ use crate::dentry::{Caching, Dentry, FileSystem, StatFs, SuperBlock};
 use crate::file::{File, FileOps, IoctlContext, Sink, Source};
 use crate::inode::{Follow, Inode, InodeExt, SetAttr};
 use crate::mode::{FileType, Perm, Want, generic_permission};
-use crate::notice::{Notice, Place, Told};
+use crate::notice::{Notice, Place, Subscription};
 use crate::ucounts::Charge;
 use crate::vfs::Vfs;
 use crate::{DirEntry, Path, Stat, now};
@@ -316,7 +316,7 @@ pub struct DynInode {
     pub node: DynNode,
     ext: InodeExt,
     /// Where it is listed for changes, from its first use on.
-    told: OnceLock<Option<Box<Told>>>,
+    told: OnceLock<Option<Box<Subscription>>>,
 }
 
 fn child_ino(dir: u64, name: &[u8]) -> u64 {

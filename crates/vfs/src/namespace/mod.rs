@@ -31,7 +31,7 @@ pub use attrs::AttrChange;
 pub use moving::Beneath;
 pub use registry::{Registry, Standpoint};
 pub(crate) use show::subpath;
-pub use tell::Told;
+pub use tell::MountStat;
 pub use trees::Detached;
 
 use crate::dentry::Dentry;

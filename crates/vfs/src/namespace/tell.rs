@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// All that there is to tell of a mount.
 #[derive(Clone, Debug, Default)]
-pub struct Told {
+pub struct MountStat {
     pub dev: (u32, u32),
     pub magic: u64,
     /// `MS_*` of the file system.
@@ -76,7 +76,7 @@ impl MountNamespace {
     }
 
     /// statmount(2): of the mount with this unique id, seen from `root`.
-    pub fn tell(&self, id: u64, root: &Path, cred: &Credentials) -> Result<Told> {
+    pub fn tell(&self, id: u64, root: &Path, cred: &Credentials) -> Result<MountStat> {
         let m = self.find(id, root, cred)?;
         let (sb, s, f) = (m.sb(), m.sharing(), m.flags());
         let parent = m.parent().map_or_else(|| m.clone(), |p| p.0);
@@ -92,7 +92,7 @@ impl MountNamespace {
             propagation = MS_PRIVATE;
         }
         let at = Path::root_of(&m).describe(root);
-        Ok(Told {
+        Ok(MountStat {
             dev: (major(sb.dev), minor(sb.dev)),
             magic: sb.fs.stat_fs()?.magic,
             fs_flags: if sb.is_read_only() { MS_RDONLY } else { 0 },

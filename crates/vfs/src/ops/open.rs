@@ -108,7 +108,7 @@ fn asked(kind: FileType, flags: u32) -> FsAccess {
 
 /// Whether opening made the file.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Made {
+enum Creation {
     No,
     Yes,
 }
@@ -142,7 +142,7 @@ impl PathCx<'_> {
                 walk |= Walk::READS;
             }
             let p = self.resolve(at, path, walk)?;
-            return self.open_at(p, flags, want, Made::No);
+            return self.open_at(p, flags, want, Creation::No);
         }
         self.open_create(at, path, walk, how)
     }
@@ -170,7 +170,7 @@ impl PathCx<'_> {
                 Some(d) => d,
                 None => match self.create_locked(&dir, &name, how.mode)? {
                     Ok(made) => {
-                        let file = self.open_at(made, flags, want, Made::Yes)?;
+                        let file = self.open_at(made, flags, want, Creation::Yes)?;
                         file.set_made();
                         return Ok(file);
                     }
@@ -193,12 +193,12 @@ impl PathCx<'_> {
                 if !w.has_more() {
                     // A magic link leads to a place that exists.
                     self.may_reuse(&dir, &w.here)?;
-                    return self.open_at(w.here.clone(), flags, want, Made::No);
+                    return self.open_at(w.here.clone(), flags, want, Creation::No);
                 }
                 continue;
             }
             self.may_reuse(&dir, &p)?;
-            return self.open_at(p, flags, want, Made::No);
+            return self.open_at(p, flags, want, Creation::No);
         }
     }
 
@@ -322,27 +322,27 @@ impl PathCx<'_> {
             p,
             flags & !TMPFILE_BIT & !O_DIRECTORY,
             wanted(flags),
-            Made::Yes,
+            Creation::Yes,
         )
     }
 
     /// Opens what was found otherwise than by a name.
     pub(super) fn open_place(&self, p: Path, how: OpenHow) -> Result<Arc<File>> {
-        self.open_at(p, how.flags, wanted(how.flags), Made::No)
+        self.open_at(p, how.flags, wanted(how.flags), Creation::No)
     }
 
     /// Opens what was found or made (`do_open`, `may_open`).
-    fn open_at(&self, p: Path, mut flags: u32, want: Want, made: Made) -> Result<Arc<File>> {
+    fn open_at(&self, p: Path, mut flags: u32, want: Want, made: Creation) -> Result<Arc<File>> {
         let inode = p.inode()?.clone();
         let kind = inode.file_type();
-        if flags & O_CREAT != 0 && made == Made::No && kind == FileType::Directory {
+        if flags & O_CREAT != 0 && made == Creation::No && kind == FileType::Directory {
             return Err(EISDIR);
         }
         if flags & O_DIRECTORY != 0 && kind != FileType::Directory {
             return Err(ENOTDIR);
         }
         // Not for what was just made: that is the caller's already, and was allowed.
-        if made == Made::No {
+        if made == Creation::No {
             self.cred().hold(inode.host_user())?;
         }
         if flags & O_PATH != 0 {
@@ -358,7 +358,7 @@ impl PathCx<'_> {
             FileType::Regular | FileType::Directory => {}
             _ => flags &= !O_TRUNC,
         }
-        if made == Made::Yes {
+        if made == Creation::Yes {
             flags &= !O_TRUNC;
         } else {
             self.permission(&p, want)?;

@@ -130,9 +130,9 @@ proptest! {
 
 /// Counts what a holder is told.
 #[derive(Default)]
-struct Told(std::sync::atomic::AtomicU32);
+struct MessageCount(std::sync::atomic::AtomicU32);
 
-impl crate::sigio::Messenger for Told {
+impl crate::sigio::Messenger for MessageCount {
     fn message(self: Arc<Self>) {
         self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
     }
@@ -144,7 +144,7 @@ fn leases_are_broken_and_taken_in_time() {
     let r = Rig::new();
     r.put("/f", b"text").unwrap();
     let cred = Credentials::root();
-    let told = Arc::new(Told::default());
+    let told = Arc::new(MessageCount::default());
     let f = r.open("/f", O_RDONLY).unwrap();
     let take = |kind| {
         let asker = crate::leases::Asker {

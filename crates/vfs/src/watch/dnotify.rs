@@ -32,7 +32,7 @@ const REQUEST: u64 = 256;
 bitflags::bitflags! {
     /// What F_NOTIFY asks for.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    pub struct Wanted: u32 {
+    pub struct DnotifyMask: u32 {
         const ACCESS = 1;
         const MODIFY = 2;
         const CREATE = 4;
@@ -44,16 +44,16 @@ bitflags::bitflags! {
     }
 }
 
-impl Wanted {
+impl DnotifyMask {
     /// As events (`convert_arg`).
     fn events(self) -> u32 {
-        const OF: [(Wanted, u32); 6] = [
-            (Wanted::ACCESS, IN_ACCESS),
-            (Wanted::MODIFY, IN_MODIFY),
-            (Wanted::CREATE, IN_CREATE | IN_MOVED_TO),
-            (Wanted::DELETE, IN_DELETE | IN_MOVED_FROM),
-            (Wanted::RENAME, FS_RENAME),
-            (Wanted::ATTRIB, IN_ATTRIB),
+        const OF: [(DnotifyMask, u32); 6] = [
+            (DnotifyMask::ACCESS, IN_ACCESS),
+            (DnotifyMask::MODIFY, IN_MODIFY),
+            (DnotifyMask::CREATE, IN_CREATE | IN_MOVED_TO),
+            (DnotifyMask::DELETE, IN_DELETE | IN_MOVED_FROM),
+            (DnotifyMask::RENAME, FS_RENAME),
+            (DnotifyMask::ATTRIB, IN_ATTRIB),
         ];
         let asked = OF.iter().filter(|(w, _)| self.contains(*w));
         asked.fold(0, |all, (_, e)| all | e)
@@ -123,7 +123,7 @@ impl File {
     pub fn notify_of(
         self: &Arc<Self>,
         table: u64,
-        wanted: Wanted,
+        wanted: DnotifyMask,
         owner: Owner,
         messenger: Arc<dyn Messenger>,
         cred: &Credentials,
@@ -132,7 +132,7 @@ impl File {
             return Err(EINVAL);
         }
         let of = (self.id, table);
-        if (wanted - Wanted::MULTISHOT).is_empty() {
+        if (wanted - DnotifyMask::MULTISHOT).is_empty() {
             self.end_requests(table);
             return Ok(());
         }
@@ -145,7 +145,7 @@ impl File {
         let charge = cred.ucounts().force(crate::ucounts::Kind::Kmem, REQUEST);
         let held = cred.hold(inode.host_user())?;
         let (watchers, counted) = (watchers_at(place)?, Counted::new(place.mnt.sb()));
-        let (events, stays) = (wanted.events(), wanted.contains(Wanted::MULTISHOT));
+        let (events, stays) = (wanted.events(), wanted.contains(DnotifyMask::MULTISHOT));
         self.set_noted();
         self.sigio.set_owner_if_none(owner);
         let mut list = watchers.requests.list.lock();

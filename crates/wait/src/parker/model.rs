@@ -1,6 +1,6 @@
 //! Parkers and deferred wake-ups in all orders of their steps that an x86 CPU may show.
 
-use super::steps::{ASLEEP, Found, IDLE, WOKEN, Word, sleep, take, wake};
+use super::steps::{ASLEEP, IDLE, SleeperState, WOKEN, Word, sleep, take, wake};
 use crate::wakes::Deferred;
 use loom::sync::atomic::{
     AtomicBool, AtomicU32,
@@ -59,7 +59,7 @@ struct Sleeper {
     thread: Mutex<Option<Thread>>,
 }
 
-type Own = Deferred<Thread>;
+type Wakes = Deferred<Thread>;
 
 impl Sleeper {
     fn new() -> Arc<Sleeper> {
@@ -69,7 +69,7 @@ impl Sleeper {
             thread: Mutex::new(None),
         })
     }
-    fn park(&self, own: &Own) {
+    fn park(&self, own: &Wakes) {
         if take(&self.state, WOKEN) {
             return;
         }
@@ -81,8 +81,8 @@ impl Sleeper {
             false
         });
     }
-    fn unpark(&self, own: &Own) {
-        if wake(&self.state) != Found::Awake {
+    fn unpark(&self, own: &Wakes) {
+        if wake(&self.state) != SleeperState::Awake {
             let t = self.thread.lock().unwrap().clone();
             if let Some(t) = t.and_then(|t| own.wake(t)) {
                 t.unpark();
@@ -107,13 +107,13 @@ fn no_wake_up_is_lost() {
                 .map(|_| {
                     let (p, done) = (p.clone(), done.clone());
                     thread::spawn(move || {
-                        let own = Own::new();
+                        let own = Wakes::new();
                         done.fetch_add(1, SeqCst);
                         p.unpark(&own);
                     })
                 })
                 .collect();
-            let own = Own::new();
+            let own = Wakes::new();
             while done.load(SeqCst) != wakers {
                 p.park(&own);
             }
@@ -139,9 +139,9 @@ fn a_deadline_or_a_wake_up() {
         let found = waker.join().unwrap();
         let left = p.state.get();
         match woken {
-            true => assert_eq!((found, left), (Found::Asleep, IDLE)),
+            true => assert_eq!((found, left), (SleeperState::Asleep, IDLE)),
             // Whoever moves the state away from ASLEEP counts the sleeper, and the other does not.
-            false => assert_eq!((found, left), (Found::Awake, WOKEN)),
+            false => assert_eq!((found, left), (SleeperState::Awake, WOKEN)),
         }
     });
 }
@@ -149,7 +149,7 @@ fn a_deadline_or_a_wake_up() {
 /// A waker that defers its wake-up may be late: another that comes makes it, though it finds the
 /// sleeper woken.
 #[test]
-fn nobody_waits_for_anothers_hold() {
+fn nobody_waits_for_anothers_deferral() {
     in_all_orders(|| {
         let p = Sleeper::new();
         let (late, end) = (
@@ -159,28 +159,28 @@ fn nobody_waits_for_anothers_hold() {
         let first = {
             let (p, late, end) = (p.clone(), late.clone(), end.clone());
             thread::spawn(move || {
-                let own = Own::new();
-                own.hold();
+                let own = Wakes::new();
+                own.defer();
                 p.unpark(&own);
                 late.store(true, SeqCst);
                 // It lets go only when the sleeper has gone on.
                 while !end.load(Acquire) {
                     thread::yield_now();
                 }
-                own.let_go(|t| t.unpark());
+                own.end_deferral(|t| t.unpark());
             })
         };
         let second = {
             let (p, late) = (p.clone(), late.clone());
             thread::spawn(move || {
-                let own = Own::new();
+                let own = Wakes::new();
                 while !late.load(Acquire) {
                     thread::yield_now();
                 }
                 p.unpark(&own);
             })
         };
-        let own = Own::new();
+        let own = Wakes::new();
         while !late.load(Acquire) {
             p.park(&own);
         }
@@ -190,7 +190,7 @@ fn nobody_waits_for_anothers_hold() {
     });
 }
 
-/// Two that hold their wake-ups all the time, and wait for each other: who sleeps makes its own
+/// Two that defer their wake-ups all the time, and wait for each other: who sleeps makes its own
 /// first.
 #[test]
 fn who_sleeps_wakes_first() {
@@ -200,24 +200,24 @@ fn who_sleeps_wakes_first() {
         let t = {
             let (mine, other, turn) = (mine.clone(), other.clone(), turn.clone());
             thread::spawn(move || {
-                let own = Own::new();
-                own.hold();
+                let own = Wakes::new();
+                own.defer();
                 while turn.load(SeqCst) != 1 {
                     other.park(&own);
                 }
                 turn.store(2, SeqCst);
                 mine.unpark(&own);
-                own.let_go(|t| t.unpark());
+                own.end_deferral(|t| t.unpark());
             })
         };
-        let own = Own::new();
-        own.hold();
+        let own = Wakes::new();
+        own.defer();
         turn.store(1, SeqCst);
         other.unpark(&own);
         while turn.load(Relaxed) != 2 {
             mine.park(&own);
         }
-        own.let_go(|t| t.unpark());
+        own.end_deferral(|t| t.unpark());
         t.join().unwrap();
     });
 }

@@ -31,7 +31,7 @@ impl Word for AtomicU32 {
 
 /// What a waker found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Found {
+pub(crate) enum SleeperState {
     /// Nobody sleeps.
     Awake,
     /// Another has woken it; its wake-up may be late.
@@ -41,11 +41,11 @@ pub(crate) enum Found {
 }
 
 /// Says that it is woken.
-pub(crate) fn wake(state: &impl Word) -> Found {
+pub(crate) fn wake(state: &impl Word) -> SleeperState {
     match state.exchange(WOKEN) {
-        ASLEEP => Found::Asleep,
-        WOKEN => Found::Woken,
-        _ => Found::Awake,
+        ASLEEP => SleeperState::Asleep,
+        WOKEN => SleeperState::Woken,
+        _ => SleeperState::Awake,
     }
 }
 

@@ -13,9 +13,10 @@
 
 use super::budget::{Kind, Totals, Turns};
 use super::table::{
-    BACK_OFF, BACK_OFF_FORGET, BACK_OFF_MOST, IDLE, LOOKS, PREEMPTED, TRIAL_AGAIN, TRIAL_CPUS_EACH,
+    BACK_OFF, BACK_OFF_FORGET, BACK_OFF_MOST, COMPARE_AGAIN, COMPARE_CPUS_EACH, IDLE, LOOKS,
+    PREEMPTED,
 };
-use super::trial::{CallCount, SeenAwake, Trials};
+use super::throughput::{CallCount, Comparisons, SeenAwake};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -39,7 +40,7 @@ pub struct Spinners {
     others_at: AtomicU64,
     /// Whatever the machine does: for tests.
     always: bool,
-    trials: Trials,
+    comparisons: Comparisons,
     totals: [Totals; 3],
 }
 
@@ -75,7 +76,7 @@ impl Spinners {
             crowded_at: AtomicU64::new(0),
             others_at: AtomicU64::new(0),
             always: may == MaySpin::Always,
-            trials: Trials::default(),
+            comparisons: Comparisons::default(),
             totals: Default::default(),
         }
     }
@@ -91,21 +92,21 @@ impl Spinners {
         let now = self.clock();
         // Others on the host have wanted its CPUs of late: they would pay.
         let others_at = self.others_at.load(Relaxed);
-        let alone = others_at == 0 || others_at + TRIAL_AGAIN[0].as_micros() as u64 <= now;
+        let alone = others_at == 0 || others_at + COMPARE_AGAIN[0].as_micros() as u64 <= now;
         let crowded = !self.quiet(awake, || now) && alone;
-        self.trials
+        self.comparisons
             .count(calls, more, now, (awake, self.cpus, crowded));
     }
 
     /// Whether threads may spin although no CPU is idle.
     fn oversubscribed(&self) -> bool {
-        self.trials.oversubscribed(|| self.clock())
+        self.comparisons.oversubscribed(|| self.clock())
     }
 
     /// How many more may be awake and spin than there are CPUs.
     fn extra(&self) -> u32 {
         if self.oversubscribed() {
-            self.cpus / TRIAL_CPUS_EACH
+            self.cpus / COMPARE_CPUS_EACH
         } else {
             0
         }
@@ -135,7 +136,7 @@ impl Spinners {
 
     /// A task begins, or one that slept is about to run.
     pub fn wakes(&self, task: &SeenAwake) {
-        self.trials.wakes(task);
+        self.comparisons.wakes(task);
         if self.awake.fetch_add(1, Relaxed).wrapping_add(1) >= self.cpus && self.possible() {
             self.crowded_at.store(self.clock(), Relaxed);
         }
@@ -143,7 +144,7 @@ impl Spinners {
 
     /// A task goes to sleep, or has ended.
     pub fn sleeps(&self, task: &SeenAwake) {
-        self.trials.sleeps(task);
+        self.comparisons.sleeps(task);
         self.awake.fetch_sub(1, Relaxed);
     }
 

@@ -106,34 +106,34 @@ pub const TURNS_KEPT: u32 = 256;
 /// in what is forked; most programs end before it pays.
 pub const HOT_SITE_CALLS: u8 = 128;
 
-// ---- Trials: spinning where no CPU is idle ----
+// ---- Comparisons: spinning where no CPU is idle ----
 
 /// Calls of one thread that are counted at once: the shared line is touched seldom.
 pub const CALLS_AT_ONCE: u32 = 64;
 /// The most calls that are believed to have been answered beside the Sentry meanwhile: any number
 /// may stand in the application's memory.
 pub const BESIDE_MOST: u32 = 1000 * CALLS_AT_ONCE;
-/// A trial begins where a CPU's tasks make so many calls in a millisecond: a call that traps takes
-/// 4 to 6 us.
-pub const TRIAL_CALLS_PER_MS: u64 = 30;
+/// A comparison begins where a CPU's tasks make so many calls in a millisecond: a call that traps
+/// takes 4 to 6 us.
+pub const COMPARE_CALLS_PER_MS: u64 = 30;
 /// So many hundredths of what is done otherwise must be done by spinning: less is noise.
-pub const TRIAL_BETTER: u64 = 115;
+pub const COMPARE_BETTER: u64 = 115;
 /// More threads may spin than CPUs are idle: one for each so many CPUs.
-pub const TRIAL_CPUS_EACH: u32 = 2;
+pub const COMPARE_CPUS_EACH: u32 = 2;
 /// A slot in which nothing is tried.
-pub const TRIAL_SLOT: Duration = ms(20);
+pub const COMPARE_SLOT: Duration = ms(20);
 /// A slot that takes so many times its length has few calls in it.
-pub const TRIAL_LATE: u64 = 4;
+pub const COMPARE_LATE: u64 = 4;
 /// So many slots in a row with tasks that compute end what was found better: one may be chance.
-pub const TRIAL_UNSUITED: u32 = 3;
+pub const COMPARE_UNSUITED: u32 = 3;
 /// What was found better holds for this long at first, and twice as long each time, up to the
 /// second: six times what the next comparison takes.
-pub const TRIAL_HOLDS: [Duration; 2] = [ms(500), ms(4000)];
+pub const COMPARE_HOLDS: [Duration; 2] = [ms(500), ms(4000)];
 /// What was not better is tried again after this, and twice as long each time, up to the second. As
 /// long as the first must others on the host have left the CPUs alone.
-pub const TRIAL_AGAIN: [Duration; 2] = [ms(1000), ms(16_000)];
+pub const COMPARE_AGAIN: [Duration; 2] = [ms(1000), ms(16_000)];
 
-/// A slot of a trial.
+/// A slot of a comparison.
 #[derive(Clone, Copy, Debug)]
 pub struct Part {
     /// Threads may spin although no CPU is idle.
@@ -152,9 +152,9 @@ const fn part(spins: bool, lasts: Duration, counts: bool) -> Part {
     }
 }
 
-/// A trial: both ways for 20 ms each, in the order A B A, behind pauses for what changes with them.
-/// In the first slot call sites are found and patched; a later comparison begins behind it.
-pub const TRIAL_PARTS: [Part; 6] = [
+/// A comparison: both ways for 20 ms each, in the order A B A, behind pauses for what changes with
+/// them. In the first slot call sites are found and patched; a later comparison begins behind it.
+pub const COMPARE_PARTS: [Part; 6] = [
     part(true, ms(30), false),
     part(true, ms(10), true),
     part(false, ms(5), false),

@@ -16,7 +16,7 @@ pub(super) const UNDER_PRESSURE: usize = 64 << 10;
 const ORPHAN_PATIENCE: Duration = Duration::from_secs(60);
 
 /// What its queues hold.
-pub(super) struct Held {
+pub(super) struct QueueMemory {
     /// As its user's.
     user: Option<Charge>,
     /// As the sandbox's.
@@ -25,9 +25,9 @@ pub(super) struct Held {
     level: Level,
 }
 
-impl Held {
-    pub fn new(common: &Common) -> Held {
-        Held {
+impl QueueMemory {
+    pub fn new(common: &Common) -> QueueMemory {
+        QueueMemory {
             user: common.user.get().map(|u| u.force(Kind::Kmem, 0)),
             share: Share::new(&common.ns.tcp_memory),
             level: Level::Enough,

@@ -11,7 +11,7 @@ use crate::user::Inside;
 use crate::user::wire::User;
 use abi::Errno;
 use egress::Question;
-use egress::dns::Asked;
+use egress::dns::DnsQuery;
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -27,20 +27,20 @@ const FIRST_PORT: u16 = 1024;
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Questions {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<PendingQuestions>,
     /// Those to Docker's name server, the oldest first.
     docker: Mutex<VecDeque<(u64, Arc<ToDocker>)>>,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct PendingQuestions {
     by_port: HashMap<u16, Pending>,
     /// The same ports, the oldest first; some may have been answered, and used again.
     order: VecDeque<(u64, u16)>,
 }
 
 struct Pending {
-    asked: Asked,
+    asked: DnsQuery,
     id: u16,
     server: Endpoint,
     from: Weak<dyn Inside>,
@@ -54,7 +54,7 @@ fn random() -> [u8; 4] {
     seed
 }
 
-impl Waiting {
+impl PendingQuestions {
     /// Lets those go that have waited long.
     fn forget(&mut self, now: u64) {
         while let Some((until, port)) = self.order.front().copied()
@@ -82,7 +82,7 @@ impl Waiting {
 
 impl Stack {
     /// Asks a resolver.
-    pub(super) fn send_question(&self, from: &Arc<dyn Inside>, server: Endpoint, asked: Asked) {
+    pub(super) fn send_question(&self, from: &Arc<dyn Inside>, server: Endpoint, asked: DnsQuery) {
         let Some(ns) = self.ns.upgrade() else { return };
         let path = self.path(server.ip, None);
         // (Who is behind a device that programs made answers what he likes.)
@@ -198,7 +198,7 @@ impl Questions {
 /// Who asks Docker's name server, in the place of a program's socket.
 struct ToDocker {
     gate: Arc<Gate>,
-    asked: Asked,
+    asked: DnsQuery,
     id: u16,
     from: Weak<dyn Inside>,
     number: u64,

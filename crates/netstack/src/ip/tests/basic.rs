@@ -51,7 +51,7 @@ fn segments_arrive_in_both_families() {
         assert_eq!(sent, Ok(Sent::Yes));
         two.run(after(1.0));
         let told = two.b.seen.take();
-        let [Told::Tcp(to, segment)] = &told[..] else {
+        let [Upcall::Tcp(to, segment)] = &told[..] else {
             panic!("{told:?}")
         };
         assert_eq!(*to, turned(p));
@@ -120,7 +120,7 @@ fn large_segments_are_left_to_the_device() {
         let frames = two.run(now);
         assert!(frames.iter().all(|f| f.len() < 65_536));
         let told = two.b.seen.take();
-        let [Told::Tcp(_, segment)] = &told[..] else {
+        let [Upcall::Tcp(_, segment)] = &told[..] else {
             panic!("{}", told.len())
         };
         assert_eq!(segment.payload.len(), n);
@@ -142,7 +142,7 @@ fn a_segment_that_nobody_wants_is_reset() {
             .send_tcp(after(1.0), &path, p, &syn(), &[], 99, &marks);
         two.run(after(1.0));
         let told = two.a.seen.take();
-        let [Told::Tcp(to, segment)] = &told[..] else {
+        let [Upcall::Tcp(to, segment)] = &told[..] else {
             panic!("{told:?}")
         };
         assert_eq!(*to, p);
@@ -169,7 +169,7 @@ fn a_datagram_that_nobody_wants_is_refused_at_a_rate() {
         }
         let told = two.a.seen.take();
         assert_eq!(told.len(), 6, "Linux's burst");
-        let Told::Error(about, error, from) = told[0] else {
+        let Upcall::Error(about, error, from) = told[0] else {
             panic!("{told:?}")
         };
         assert_eq!((about.protocol, about.pair, from), (17, p, ip(b)));
@@ -197,7 +197,7 @@ fn echoes_are_answered() {
         assert_eq!(sent, Ok(Sent::Yes));
         two.run(after(1.0));
         let told = two.a.seen.take();
-        let [Told::Icmp(from, to, got)] = &told[..] else {
+        let [Upcall::Icmp(from, to, got)] = &told[..] else {
             panic!("{told:?}")
         };
         assert_eq!((*from, *to, got[0]), (ip(b), ip(a), answer));
@@ -225,7 +225,7 @@ fn joined_datagrams_come_apart_unless_wanted() {
         let sizes: Vec<_> = got
             .iter()
             .map(|t| match t {
-                Told::Udp(_, p, gro) => (p.len(), *gro),
+                Upcall::Udp(_, p, gro) => (p.len(), *gro),
                 _ => panic!("{t:?}"),
             })
             .collect();
@@ -280,7 +280,7 @@ fn raw_packets_are_seen_and_sent() {
     );
     two.run(after(1.0));
     let told = two.b.seen.take();
-    let [Told::Raw(packet, info)] = &told[..] else {
+    let [Upcall::Raw(packet, info)] = &told[..] else {
         panic!("{told:?}")
     };
     assert_eq!((info.ttl, info.protocol, info.header), (9, 200, 20));
@@ -293,7 +293,7 @@ fn raw_packets_are_seen_and_sent() {
     );
     two.run(after(1.0));
     let told = two.a.seen.take();
-    let [Told::Error(about, error, _)] = &told[..] else {
+    let [Upcall::Error(about, error, _)] = &told[..] else {
         panic!("{told:?}")
     };
     assert_eq!(about.protocol, 200);

@@ -47,7 +47,7 @@ fn a_large_datagram_arrives_in_any_order() {
             two.b.receive(after(1.0), &frames[n].0, &frames[n].1);
         }
         let told = two.b.seen.take();
-        assert_eq!(told, [Told::Udp(turned(p), payload, None)], "{a}");
+        assert_eq!(told, [Upcall::Udp(turned(p), payload, None)], "{a}");
         let (oks, creates) = match p.local.is_ipv4() {
             true => (Mib::IpReasmOks, Mib::IpFragCreates),
             false => (Mib::Ip6ReasmOks, Mib::Ip6FragCreates),
@@ -148,7 +148,7 @@ fn what_is_not_whole_in_time_is_told() {
         two.b.ip.timer(after(1.0 + seconds), &two.b.seen);
         two.run(after(1.0 + seconds));
         let told = two.a.seen.take();
-        let [Told::Error(about, error, from)] = &told[..] else {
+        let [Upcall::Error(about, error, from)] = &told[..] else {
             panic!("{told:?}")
         };
         assert_eq!(
@@ -177,7 +177,7 @@ fn large_echoes_are_answered() {
         assert_eq!(sent, Ok(Sent::Yes));
         two.run(after(1.0));
         let told = two.a.seen.take();
-        assert!(matches!(&told[..], [Told::Icmp(_, _, m)] if m.len() == 4000));
+        assert!(matches!(&told[..], [Upcall::Icmp(_, _, m)] if m.len() == 4000));
     }
 }
 
@@ -204,13 +204,13 @@ fn extension_headers_are_passed_or_refused() {
     assert_eq!(with(&[17, 0, 5, 2, 0, 0, 1, 0], 0), (1, vec![]));
     assert_eq!(with(&[17, 0, 0, 0, 0, 0, 0, 9], 44), (1, vec![]));
     let (got, told) = with(&[17, 0, 0, 1, 0, 0, 0, 0], 43);
-    let [Told::Error(about, error, _)] = &told[..] else {
+    let [Upcall::Error(about, error, _)] = &told[..] else {
         panic!("{told:?}")
     };
     assert_eq!((got, about.pair), (0, p));
     assert_eq!((error.kind, error.info), (ErrorKind::ParameterProblem, 42));
     let (got, told) = with(&[200, 0, 1, 4, 0, 0, 0, 0], 60);
-    let [Told::Error(_, error, _)] = &told[..] else {
+    let [Upcall::Error(_, error, _)] = &told[..] else {
         panic!("{told:?}")
     };
     assert_eq!((got, error.code, error.info), (0, 1, 40));
@@ -247,7 +247,7 @@ fn a_large_packet_that_no_router_takes_is_told() {
         assert_eq!(sent, Ok(Sent::Yes));
         two.run(after(1.0));
         let told = two.a.seen.take();
-        let [Told::Error(about, error, _)] = &told[..] else {
+        let [Upcall::Error(about, error, _)] = &told[..] else {
             panic!("{told:?}")
         };
         assert_eq!((about.pair, about.tcp_seq), (p, Some(tcp::Seq(77))));
@@ -320,6 +320,6 @@ proptest! {
         for (meta, f) in &frames {
             two.b.receive(after(1.0), meta, f);
         }
-        prop_assert_eq!(two.b.seen.take(), [Told::Udp(turned(p), parts.concat(), None)]);
+        prop_assert_eq!(two.b.seen.take(), [Upcall::Udp(turned(p), parts.concat(), None)]);
     }
 }

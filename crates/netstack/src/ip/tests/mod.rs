@@ -57,7 +57,7 @@ impl Link for Wire {
 
 /// What a transport was told.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Told {
+pub enum Upcall {
     Tcp(Pair, Segment),
     Udp(Pair, Vec<u8>, Option<u16>),
     Error(About, IcmpError, IpAddr),
@@ -67,18 +67,18 @@ pub enum Told {
 
 #[derive(Default)]
 pub struct Seen {
-    pub told: Mutex<Vec<Told>>,
+    pub told: Mutex<Vec<Upcall>>,
     pub refuses: AtomicBool,
     pub raw: AtomicBool,
     pub joined: AtomicBool,
 }
 
 impl Seen {
-    pub fn take(&self) -> Vec<Told> {
+    pub fn take(&self) -> Vec<Upcall> {
         std::mem::take(&mut *self.told.lock())
     }
 
-    fn tell(&self, told: Told) -> Taken {
+    fn tell(&self, told: Upcall) -> Taken {
         self.told.lock().push(told);
         if self.refuses.load(Relaxed) {
             Taken::No
@@ -90,10 +90,10 @@ impl Seen {
 
 impl Upper for Seen {
     fn tcp(&self, _: Instant, pair: Pair, segment: Segment, _: &Info) -> Taken {
-        self.tell(Told::Tcp(pair, segment))
+        self.tell(Upcall::Tcp(pair, segment))
     }
     fn udp(&self, _: Instant, pair: Pair, payload: Bytes, gro: Option<u16>, _: &Info) -> Taken {
-        self.tell(Told::Udp(pair, payload.to_vec(), gro))
+        self.tell(Upcall::Udp(pair, payload.to_vec(), gro))
     }
     fn wants_joined(&self, _: &Pair) -> bool {
         self.joined.load(Relaxed)
@@ -107,13 +107,13 @@ impl Upper for Seen {
         _: &[u8],
         _: &Info,
     ) {
-        self.tell(Told::Error(about, error, from));
+        self.tell(Upcall::Error(about, error, from));
     }
     fn icmp(&self, _: Instant, from: IpAddr, to: IpAddr, message: Bytes, _: &Info) {
-        self.tell(Told::Icmp(from, to, message.to_vec()));
+        self.tell(Upcall::Icmp(from, to, message.to_vec()));
     }
     fn raw(&self, _: Instant, packet: &[u8], info: &Info) -> Taken {
-        self.tell(Told::Raw(packet.to_vec(), *info))
+        self.tell(Upcall::Raw(packet.to_vec(), *info))
     }
     fn wants_raw(&self) -> bool {
         self.raw.load(Relaxed)

@@ -53,7 +53,7 @@ fn silence_is_told_after_three_questions() {
         assert_eq!(state(&h, after(4.0), to), Some(Failed));
         let told = h.seen.take();
         assert_eq!(told.len(), 2);
-        let Told::Error(about, error, _) = told[0] else {
+        let Upcall::Error(about, error, _) = told[0] else {
             panic!("{told:?}")
         };
         assert_eq!(about.pair.remote, at(to, 2));

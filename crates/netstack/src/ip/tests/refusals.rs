@@ -165,7 +165,7 @@ fn errors_are_linuxs() {
         m[2..4].copy_from_slice(&sum.to_be_bytes());
         give(&h, &frame_v4("10.0.0.254", "10.0.0.2", 1, &[], &m));
         let told = h.seen.take();
-        let [Told::Error(about, error, from)] = &told[..] else {
+        let [Upcall::Error(about, error, from)] = &told[..] else {
             panic!("{told:?}")
         };
         assert_eq!((error.errno, error.severity), (errno, severity));

@@ -18,7 +18,7 @@ const LARGE: u64 = 32 << 10;
 const READERS_MOST: u64 = 512 << 10;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Wanted {
+enum AckDue {
     Nothing,
     Later,
     Now,
@@ -26,7 +26,7 @@ enum Wanted {
 
 /// What is to be acknowledged.
 pub(super) struct Acking {
-    wanted: Wanted,
+    wanted: AckDue,
     /// The place that was acknowledged last.
     acknowledged: u64,
     /// The largest segment of the wire seen.
@@ -45,7 +45,7 @@ pub(super) struct Acking {
 impl Acking {
     pub fn new(_now: Instant) -> Acking {
         Acking {
-            wanted: Wanted::Nothing,
+            wanted: AckDue::Nothing,
             acknowledged: super::BASE + 1,
             frame: u64::from(super::DEFAULT_MSS),
             quick: QUICK,
@@ -68,19 +68,19 @@ impl Acking {
         self.frame
     }
     pub fn is_due(&self) -> bool {
-        self.wanted == Wanted::Now
+        self.wanted == AckDue::Now
     }
     /// One goes with the next transmission.
     pub fn now(&mut self) {
-        self.wanted = Wanted::Now;
+        self.wanted = AckDue::Now;
     }
     pub fn done(&mut self) {
-        self.wanted = Wanted::Nothing;
+        self.wanted = AckDue::Nothing;
     }
     /// The delay is over.
     pub fn expire(&mut self) {
-        if self.wanted == Wanted::Later {
-            self.wanted = Wanted::Now;
+        if self.wanted == AckDue::Later {
+            self.wanted = AckDue::Now;
             self.is_interactive = false;
         }
     }
@@ -178,7 +178,7 @@ impl Connection {
         self.acking.wanted =
             self.acking
                 .wanted
-                .max(if at_once { Wanted::Now } else { Wanted::Later });
+                .max(if at_once { AckDue::Now } else { AckDue::Later });
         if !at_once && self.timers.delayed_ack.is_none() {
             self.timers.delayed_ack = Some(now + DELAY);
         }
@@ -294,10 +294,10 @@ impl Connection {
     /// A segment with this header left.
     pub(super) fn ack_went(&mut self) {
         self.rcv.edge = self.window_field().1;
-        if self.acking.wanted != Wanted::Nothing {
+        if self.acking.wanted != AckDue::Nothing {
             self.acking.quick = self.acking.quick.saturating_sub(1);
         }
-        self.acking.wanted = Wanted::Nothing;
+        self.acking.wanted = AckDue::Nothing;
         self.acking.is_small = false;
         self.acking.acknowledged = self.rcv.next();
         self.acking.duplicate = None;
@@ -359,7 +359,7 @@ impl Connection {
         // (Linux: tcp_cleanup_rbuf.)
         let is_all = self.rcv.queue.readable() == 0 && !self.acking.is_interactive;
         if opens
-            || (self.acking.wanted == Wanted::Later
+            || (self.acking.wanted == AckDue::Later
                 && (waiting > self.acking.frame || (is_all && waiting > 0 && self.acking.is_small)))
         {
             self.acking.now();

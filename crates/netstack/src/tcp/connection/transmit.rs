@@ -228,11 +228,11 @@ impl Connection {
         while self.snd.nxt < self.snd.limit() && !self.snd.board.is_full() {
             let end = match self.next_end(now) {
                 Ok(end) => end,
-                Err(Held::Congestion) => {
+                Err(SendBlock::Congestion) => {
                     is_limited = true;
                     break;
                 }
-                Err(Held::Other) => break,
+                Err(SendBlock::Other) => break,
             };
             self.emit_new(now, out, end)?;
         }
@@ -256,7 +256,7 @@ impl Connection {
     }
 
     /// Up to where the next piece goes.
-    fn next_end(&mut self, now: Instant) -> Result<u64, Held> {
+    fn next_end(&mut self, now: Instant) -> Result<u64, SendBlock> {
         let mss = self.mss_now();
         let snd = &self.snd;
         let available = snd.buffer.end().saturating_sub(snd.nxt);
@@ -283,13 +283,13 @@ impl Connection {
             if whole == 0 {
                 let by_window = window < mss.min(available) && window <= room;
                 return Err(if by_window {
-                    Held::Other
+                    SendBlock::Other
                 } else {
-                    Held::Congestion
+                    SendBlock::Congestion
                 });
             }
             if self.is_worth_waiting(now, whole, most.min(available), window.min(room)) {
-                return Err(Held::Congestion);
+                return Err(SendBlock::Congestion);
             }
             return Ok(snd.nxt + whole);
         }
@@ -301,7 +301,7 @@ impl Connection {
             if self.config.cork && self.timers.cork.is_none() {
                 self.timers.cork = Some(now + CORK);
             }
-            return Err(Held::Other);
+            return Err(SendBlock::Other);
         }
         Ok(snd.nxt + len + u64::from(snd.fin && snd.nxt + len == snd.buffer.end()))
     }
@@ -401,7 +401,7 @@ impl Connection {
 }
 
 /// Why nothing goes.
-enum Held {
+enum SendBlock {
     Congestion,
     /// The peer's window, or a partial segment that waits.
     Other,

@@ -2,8 +2,8 @@
 //! written as the instructions of `stub` are: a plain load or store, or a locked operation, which
 //! is a fence besides.
 
-use super::mailbox::Then;
-use super::{Word, mailbox, offer, signals};
+use super::mailbox::AfterAnswer;
+use super::{Word, mailbox, signals, slot};
 use loom::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Release, SeqCst},
@@ -12,7 +12,7 @@ use loom::sync::atomic::{
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use stub::lane::{ANSWERED, ASKED, PARKED, SPINS};
-use stub::offers::{CLOSED, LEN_SHIFT, LIVE, TAKEN_SHIFT};
+use stub::read_slots::{CLOSED, LEN_SHIFT, LIVE, TAKEN_SHIFT};
 
 /// A locked instruction: no load or store of its thread passes it. (loom takes SeqCst of other than
 /// fences for AcqRel.)
@@ -149,8 +149,8 @@ impl Lane {
             if mail {
                 self.result.store(2 * self.argument.load(Acquire), Release);
                 let then = match again {
-                    true => Then::Spins,
-                    false => Then::Rests,
+                    true => AfterAnswer::Spins,
+                    false => AfterAnswer::Stops,
                 };
                 spins = !mailbox::answer(&self.state, then) && again;
                 continue;
@@ -216,7 +216,7 @@ struct Thread {
 }
 
 impl Thread {
-    /// As `sentry::task::offer` does.
+    /// As `sentry::task::redistribute` does.
     fn send(&self) {
         self.queued.or(SIGNAL);
         if !self.take() {
@@ -265,7 +265,7 @@ fn no_signal_waits_unseen() {
 
 const TWO_BYTES: u64 = LIVE | 2 << LEN_SHIFT;
 
-/// A read of one byte beside the Sentry: `find_offer`, `count_left` and the claim.
+/// A read of one byte beside the Sentry: `find_slot`, `count_left` and the claim.
 fn claim(word: &AtomicU64) -> bool {
     let w = word.load(Acquire);
     if w & (LIVE | CLOSED) != LIVE || w >> TAKEN_SHIFT & 3 == 2 {
@@ -274,7 +274,7 @@ fn claim(word: &AtomicU64) -> bool {
     cmpxchg(word, w, w + (1 << TAKEN_SHIFT))
 }
 
-/// What was taken of an offer, and nothing else, is told to who takes it back.
+/// What was taken of a slot, and nothing else, is told to the one that revokes it.
 #[test]
 fn what_was_claimed_is_told_once() {
     loom::model(|| {
@@ -283,13 +283,13 @@ fn what_was_claimed_is_told_once() {
             let word = word.clone();
             thread::spawn(move || u64::from(claim(&word)) + u64::from(claim(&word)))
         };
-        assert!(offer::put(&*word, TWO_BYTES, || false));
-        let told = offer::end(&*word);
+        assert!(slot::fill(&*word, TWO_BYTES, || false));
+        let told = slot::revoke(&*word);
         assert_eq!(app.join().unwrap(), told);
     });
 }
 
-/// Once all offers were ended nothing is claimed, though one is being made meanwhile.
+/// Once all slots were ended nothing is claimed, though one is being filled meanwhile.
 #[test]
 fn the_end_of_all_is_final() {
     loom::model(|| {
@@ -301,12 +301,12 @@ fn the_end_of_all_is_final() {
             thread::spawn(move || {
                 slot.0.exchange(1);
                 let has_ended = || ended.load(Acquire);
-                offer::put(&slot.1, TWO_BYTES, has_ended);
+                slot::fill(&slot.1, TWO_BYTES, has_ended);
             })
         };
         locked(|| ended.swap(true, AcqRel));
         if slot.0.get() != 0 {
-            offer::close(&slot.1);
+            slot::close(&slot.1);
         }
         assert!(!claim(&slot.1));
         maker.join().unwrap();

@@ -7,7 +7,7 @@
 use super::{Broker, Shares, Source, now};
 use abi::Result;
 use abi::errno::{EAGAIN, EINPROGRESS, ENOBUFS};
-use egress::dns::{Asked, MAX, Transport};
+use egress::dns::{DnsQuery, MAX, Transport};
 use egress::{Guard, Question};
 use hostcall::inet::{self, Interest};
 use hostcall::{HostFd, mem, sock, time};
@@ -66,7 +66,7 @@ pub enum Origin {
 /// A question that has no answer yet.
 #[derive(Clone)]
 struct Pending {
-    asked: Asked,
+    asked: DnsQuery,
     user: User,
     origin: Origin,
     /// How many tries there were before.

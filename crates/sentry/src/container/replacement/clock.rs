@@ -5,7 +5,7 @@
 //! shares; it is cheap, since nothing is remembered but the hand.
 
 use super::{Part, Policy, Share, parts};
-use mm::{Pick, Sent};
+use mm::{Pick, SwapOut};
 use parking_lot::Mutex;
 
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ impl Policy for Clock {
         self.rounds(all, (0..all.len()).collect())
     }
 
-    fn gave(&self, id: u64, pick: Pick, sent: Sent) {
+    fn gave(&self, id: u64, pick: Pick, sent: SwapOut) {
         if pick == Pick::Lap {
             *self.hand.lock() = id + u64::from(sent.at_end);
         }

@@ -7,7 +7,7 @@
 
 use super::clock::Clock;
 use super::{Need, Part, Policy, Share, parts};
-use mm::{AGES, Pick, Sent};
+use mm::{AGES, Pick, SwapOut};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A generation ends after this part of what is here went, at the earliest.
@@ -41,7 +41,7 @@ impl Policy for Lru {
         ends
     }
 
-    fn gave(&self, id: u64, pick: Pick, sent: Sent) {
+    fn gave(&self, id: u64, pick: Pick, sent: SwapOut) {
         self.went.fetch_add(sent.bytes, Ordering::Relaxed);
         self.clock.gave(id, pick, sent);
     }

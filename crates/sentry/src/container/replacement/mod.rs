@@ -17,7 +17,7 @@ mod reservation;
 mod working_set;
 
 use config::Replacement;
-use mm::{AGES, Pick, Sent};
+use mm::{AGES, Pick, SwapOut};
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
@@ -87,7 +87,7 @@ pub(crate) trait Policy: Debug + Send + Sync {
 
     /// This went of the address space with this [`Share::id`], which was asked like this; not of
     /// what went unasked.
-    fn gave(&self, _id: u64, _pick: Pick, _sent: Sent) {}
+    fn gave(&self, _id: u64, _pick: Pick, _sent: SwapOut) {}
 
     /// How often it has memory sent out that nobody needs; a generation ends each time.
     fn period(&self) -> Option<Duration> {

@@ -5,7 +5,7 @@
 
 use super::reservation::Reservation;
 use super::{Part, Policy, Share, parts};
-use mm::{Pick, Sent};
+use mm::{Pick, SwapOut};
 
 #[derive(Debug, Default)]
 pub(super) struct Priority {
@@ -45,7 +45,7 @@ impl Policy for Priority {
         parts(order, |i| (all[i].above(), Pick::SecondChance))
     }
 
-    fn gave(&self, id: u64, pick: Pick, sent: Sent) {
+    fn gave(&self, id: u64, pick: Pick, sent: SwapOut) {
         self.equals.gave(id, pick, sent);
     }
 }

@@ -6,7 +6,7 @@
 
 use super::clock::Clock;
 use super::{Part, Policy, Share, parts};
-use mm::{Pick, Sent};
+use mm::{Pick, SwapOut};
 
 #[derive(Debug, Default)]
 pub(super) struct Reservation {
@@ -24,7 +24,7 @@ impl Policy for Reservation {
         out
     }
 
-    fn gave(&self, id: u64, pick: Pick, sent: Sent) {
+    fn gave(&self, id: u64, pick: Pick, sent: SwapOut) {
         self.clock.gave(id, pick, sent);
     }
 }

@@ -14,8 +14,8 @@ fn share(id: u64, here: u64, old: [u64; AGES]) -> Share {
     }
 }
 
-fn sent(mb: u64, at_end: bool) -> Sent {
-    Sent {
+fn sent(mb: u64, at_end: bool) -> SwapOut {
+    SwapOut {
         bytes: mb * MB,
         at_end,
     }

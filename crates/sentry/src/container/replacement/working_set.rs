@@ -4,7 +4,7 @@
 
 use super::lru::Lru;
 use super::{Part, Policy, Share, parts};
-use mm::{Pick, Sent};
+use mm::{Pick, SwapOut};
 use std::time::Duration;
 
 /// How often it looks.
@@ -29,7 +29,7 @@ impl Policy for WorkingSet {
         true
     }
 
-    fn gave(&self, id: u64, pick: Pick, sent: Sent) {
+    fn gave(&self, id: u64, pick: Pick, sent: SwapOut) {
         self.asked.gave(id, pick, sent);
     }
 

@@ -208,7 +208,7 @@ impl DynFile for Constant {
 }
 
 /// A setting that the kernel keeps in one place.
-struct Own(&'static AtomicI64);
+struct StaticSetting(&'static AtomicI64);
 
 /// The same, where not every number will do.
 #[derive(Clone, Copy)]
@@ -278,7 +278,7 @@ impl DynFile for UserLimit {
     }
 }
 
-impl DynFile for Own {
+impl DynFile for StaticSetting {
     fn perm(&self) -> Perm {
         SETTING
     }
@@ -549,9 +549,12 @@ fn fs(k: &Arc<Kernel>, ns: &NsProxy, c: &Container) -> StaticDir {
             "file-nr",
             text(k, |_| format!("{}\t0\t1048576\n", vfs::file::open_files())),
         )
-        .file("dir-notify-enable", Own(&vfs::watch::dnotify::ENABLED))
-        .file("lease-break-time", Own(&vfs::leases::BREAK_TIME))
-        .file("leases-enable", Own(&vfs::leases::ENABLED))
+        .file(
+            "dir-notify-enable",
+            StaticSetting(&vfs::watch::dnotify::ENABLED),
+        )
+        .file("lease-break-time", StaticSetting(&vfs::leases::BREAK_TIME))
+        .file("leases-enable", StaticSetting(&vfs::leases::ENABLED))
         .file("nr_open", Whole::new(&vfs::fd_table::NR_OPEN, open_limit))
         .file("overflowgid", Constant::kept("65534\n"))
         .file("overflowuid", Constant::kept("65534\n"))
@@ -559,8 +562,14 @@ fn fs(k: &Arc<Kernel>, ns: &NsProxy, c: &Container) -> StaticDir {
             "pipe-max-size",
             Whole::new(&ipc::pipe::MAX_CAPACITY, pipe_size),
         )
-        .file("pipe-user-pages-soft", Own(&ipc::pipe::USER_PAGES_SOFT))
-        .file("pipe-user-pages-hard", Own(&ipc::pipe::USER_PAGES_HARD))
+        .file(
+            "pipe-user-pages-soft",
+            StaticSetting(&ipc::pipe::USER_PAGES_SOFT),
+        )
+        .file(
+            "pipe-user-pages-hard",
+            StaticSetting(&ipc::pipe::USER_PAGES_HARD),
+        )
         .dir(
             "epoll",
             StaticDir::new().file("max_user_watches", UserLimit(Kind::EpollWatches)),
@@ -568,7 +577,10 @@ fn fs(k: &Arc<Kernel>, ns: &NsProxy, c: &Container) -> StaticDir {
         .dir(
             "fanotify",
             StaticDir::new()
-                .file("max_queued_events", Own(&ipc::fanotify::MAX_QUEUED))
+                .file(
+                    "max_queued_events",
+                    StaticSetting(&ipc::fanotify::MAX_QUEUED),
+                )
                 .file("max_user_groups", UserLimit(Kind::FanotifyGroups))
                 .file("max_user_marks", UserLimit(Kind::FanotifyMarks)),
         )

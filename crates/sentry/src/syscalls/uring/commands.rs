@@ -51,12 +51,12 @@ pub(super) fn command(_: &mut Context, _: &Arc<Ring>, e: &Sqe) -> Prepared {
 }
 
 /// What an ioctl would write to the caller's memory.
-struct Told<'a> {
+struct IoctlResult<'a> {
     cx: &'a Context,
     value: Cell<[u8; 4]>,
 }
 
-impl IoctlContext for Told<'_> {
+impl IoctlContext for IoctlResult<'_> {
     fn copy_in(&self, _: Va, _: &mut [u8]) -> Result<()> {
         Err(EFAULT)
     }
@@ -73,7 +73,7 @@ impl IoctlContext for Told<'_> {
 }
 
 fn queued(cx: &Context, f: &File, cmd: u32) -> SysResult {
-    let told = Told {
+    let told = IoctlResult {
         cx,
         value: Cell::default(),
     };

@@ -44,7 +44,7 @@ pub(super) fn enter(
     if !flags.contains(EnterFlags::IORING_ENTER_GETEVENTS) {
         return Ok(submitted);
     }
-    let waited = Wanted::new(cx, flags, arg)
+    let waited = GetEventsArg::new(cx, flags, arg)
         .and_then(|w| wait_for(cx, ring, min_complete, &w))
         .map(|()| 0);
     match submitted {
@@ -242,18 +242,18 @@ fn prepare(
 }
 
 /// What is asked of a wait (`struct io_uring_getevents_arg`).
-struct Wanted {
+struct GetEventsArg {
     mask: Option<abi::SigSet>,
     deadline: Option<Instant>,
     /// Until then for all that is wanted, afterwards for one.
     min_wait: Option<Instant>,
 }
 
-impl Wanted {
-    fn new(cx: &mut Context, flags: EnterFlags, arg: BytesIn) -> Result<Wanted> {
+impl GetEventsArg {
+    fn new(cx: &mut Context, flags: EnterFlags, arg: BytesIn) -> Result<GetEventsArg> {
         if !flags.contains(EnterFlags::IORING_ENTER_EXT_ARG) {
             let mask = (arg.va.0 != 0).then(|| UserIn::new(arg.va));
-            return Ok(Wanted {
+            return Ok(GetEventsArg {
                 mask: MaskArg::new(mask, arg.len).read(cx)?,
                 deadline: None,
                 min_wait: None,
@@ -281,7 +281,7 @@ impl Wanted {
         let micros = sizes >> 32;
         let min_wait = (micros != 0).then(|| Duration::from_micros(micros));
         let mask = (mask != 0).then(|| UserIn::new(Va(mask)));
-        Ok(Wanted {
+        Ok(GetEventsArg {
             mask: MaskArg::new(mask, sizes as u32 as usize).read(cx)?,
             deadline,
             min_wait: min_wait.and_then(wait::deadline_after),
@@ -290,7 +290,7 @@ impl Wanted {
 }
 
 /// Waits for completions (`io_cqring_wait`).
-fn wait_for(cx: &mut Context, ring: &Arc<Ring>, least: u32, w: &Wanted) -> Result<()> {
+fn wait_for(cx: &mut Context, ring: &Arc<Ring>, least: u32, w: &GetEventsArg) -> Result<()> {
     if ring.has(Setup::DEFER_TASKRUN) && !ring.is_issuer(&cx.task) {
         return Err(EEXIST);
     }
@@ -319,7 +319,7 @@ fn wait_for(cx: &mut Context, ring: &Arc<Ring>, least: u32, w: &Wanted) -> Resul
 }
 
 /// Sleeps until there are so many, or a timeout came, or the time is over, or a signal.
-fn sleep(cx: &mut Context, ring: &Arc<Ring>, least: u32, w: &Wanted) -> Result<()> {
+fn sleep(cx: &mut Context, ring: &Arc<Ring>, least: u32, w: &GetEventsArg) -> Result<()> {
     let timeouts = ring.cq_timeouts();
     let target = ring.shared.get(Word::CqHead).wrapping_add(least);
     let least_wait = w.min_wait;
@@ -357,7 +357,7 @@ fn sleep(cx: &mut Context, ring: &Arc<Ring>, least: u32, w: &Wanted) -> Result<(
                     cx,
                     ring,
                     1,
-                    &Wanted {
+                    &GetEventsArg {
                         mask: None,
                         min_wait: None,
                         deadline: w.deadline,

@@ -12,7 +12,7 @@ use super::rw::{AT_ONCE, again, select, used_of};
 use super::{Prepared, by, call, weighed};
 use crate::task::Context;
 use crate::task::uring::abi::{CQE_MORE, CQE_NOTIF, CQE_SOCK_NONEMPTY, FILE_INDEX_ALLOC, SqeFlags};
-use crate::task::uring::buffers::Taken;
+use crate::task::uring::buffers::SelectedBuffer;
 use crate::task::uring::{Cqe, Done, Outcome, Request, Ring, Sqe, result};
 use abi::errno::*;
 use abi::{Result, Va};
@@ -57,7 +57,7 @@ pub(super) struct Transfer {
     pub(super) flags: u32,
     pub(super) done: AtomicUsize,
     /// The provided buffer that a part of it is in, or came from.
-    held: Mutex<Option<Taken>>,
+    held: Mutex<Option<SelectedBuffer>>,
 }
 
 impl Transfer {
@@ -76,7 +76,7 @@ impl Transfer {
     }
     /// A provided buffer, for at most `most` bytes (0: all): that of an earlier part, or one that
     /// is taken now.
-    pub(super) fn buffer(&self, r: &Request, most: u32) -> Result<(Va, u32, Taken)> {
+    pub(super) fn buffer(&self, r: &Request, most: u32) -> Result<(Va, u32, SelectedBuffer)> {
         match self.held.lock().take() {
             Some(b) => Ok((Va(b.buffer.addr), used_of(&b, most), b)),
             None => select(r, most),
@@ -84,7 +84,7 @@ impl Transfer {
     }
     /// What becomes of the buffer by what an attempt came to: told, kept for the next, or given
     /// back.
-    pub(super) fn after(&self, r: &Request, taken: Option<Taken>, o: Outcome) -> Outcome {
+    pub(super) fn after(&self, r: &Request, taken: Option<SelectedBuffer>, o: Outcome) -> Outcome {
         let Some(b) = taken else { return o };
         match o {
             // (What ends without a byte has used none.)

@@ -5,7 +5,7 @@ use super::{Prepared, by, call};
 use crate::task::Context;
 use crate::task::signalfd::SignalFd;
 use crate::task::uring::abi::SqeFlags;
-use crate::task::uring::cancel::{CancelFlags, Wanted};
+use crate::task::uring::cancel::{CancelFlags, CancelTarget};
 use crate::task::uring::{Cqe, Done, Operation, Outcome, Request, Ring, Sqe};
 use abi::Result;
 use abi::errno::*;
@@ -191,7 +191,7 @@ pub(super) fn cancel(_: &mut Context, _: &Arc<Ring>, e: &Sqe) -> Prepared {
         return Err(EINVAL);
     }
     let flags = CancelFlags::from_bits(e.op_flags).ok_or(EINVAL)?;
-    Wanted::check(flags)?;
+    CancelTarget::check(flags)?;
     if flags.contains(CancelFlags::ANY) && e.addr != 0 {
         return Err(EINVAL);
     }
@@ -212,7 +212,7 @@ pub(super) fn cancel(_: &mut Context, _: &Arc<Ring>, e: &Sqe) -> Prepared {
                 }
             }
         };
-        let wanted = Wanted {
+        let wanted = CancelTarget {
             flags,
             user_data: e.addr,
             file,

@@ -10,7 +10,7 @@ use super::rw::{AT_ONCE, again, select};
 use super::{Prepared, by, weighed};
 use crate::task::Context;
 use crate::task::uring::abi::SqeFlags;
-use crate::task::uring::buffers::Taken;
+use crate::task::uring::buffers::SelectedBuffer;
 use crate::task::uring::{Cqe, Done, Outcome, Request, Ring, Sqe, result};
 use abi::errno::*;
 use abi::{Result, Va};
@@ -81,7 +81,7 @@ fn received(
     f: Arc<File>,
     got: SysResult,
     whole: usize,
-    taken: Option<Taken>,
+    taken: Option<SelectedBuffer>,
 ) -> Outcome {
     let nonempty = if got.is_ok() { more_waits(&f) } else { 0 };
     let o = match t.outcome(f, got, whole, Events::READABLE) {
@@ -112,7 +112,7 @@ fn recv_many(cx: &Context, r: &Arc<Request>, t: &Transfer) -> Result<Outcome> {
                 });
             }
         };
-        if let Some(end) = tell_one(r, t, &f, (n, &taken), Then::More) {
+        if let Some(end) = tell_one(r, t, &f, (n, &taken), Continuation::More) {
             return Ok(end);
         }
     }
@@ -121,7 +121,7 @@ fn recv_many(cx: &Context, r: &Arc<Request>, t: &Transfer) -> Result<Outcome> {
 
 /// What follows what is told of a multishot request.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Then {
+enum Continuation {
     More,
     Nothing,
 }
@@ -131,8 +131,8 @@ fn tell_one(
     r: &Request,
     t: &Transfer,
     f: &Arc<File>,
-    (n, taken): (usize, &Taken),
-    then: Then,
+    (n, taken): (usize, &SelectedBuffer),
+    then: Continuation,
 ) -> Option<Outcome> {
     let (res, flags) = (result(Ok(n)), taken.flags() | more_waits(f));
     let told = Cqe {
@@ -141,7 +141,7 @@ fn tell_one(
         flags,
         ..Cqe::default()
     };
-    if then == Then::Nothing || !r.ring.complete_more(told) {
+    if then == Continuation::Nothing || !r.ring.complete_more(told) {
         return Some(Outcome::Done(Done {
             res,
             flags,
@@ -244,9 +244,9 @@ fn recvmsg_many(cx: &Context, r: &Arc<Request>, t: &Transfer, m: &Incoming) -> R
         }
         let whole = at + n.min(range.len as usize);
         let then = if stream_end {
-            Then::Nothing
+            Continuation::Nothing
         } else {
-            Then::More
+            Continuation::More
         };
         if let Some(end) = tell_one(r, t, &f, (whole, &taken), then) {
             return Ok(end);

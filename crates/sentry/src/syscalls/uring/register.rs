@@ -7,7 +7,7 @@ use super::{ops, ring_file, ring_of};
 use crate::task::Context;
 use crate::task::uring::abi::{self as uring_abi, Setup};
 use crate::task::uring::buffers::{ENTRY, Place};
-use crate::task::uring::cancel::{CancelFlags, Wanted};
+use crate::task::uring::cancel::{CancelFlags, CancelTarget};
 use crate::task::uring::work::RING_FDS;
 use crate::task::uring::{Restrictions, Ring};
 use abi::errno::*;
@@ -65,12 +65,12 @@ const LAST: u32 = 31;
 
 /// What is registered: where its description lies, and how many there are.
 #[derive(Clone, Copy)]
-pub(super) struct Given {
+pub(super) struct RegisterArg {
     pub(super) at: Va,
     pub(super) n: u32,
 }
 
-impl Given {
+impl RegisterArg {
     /// `EINVAL` unless there is just so much.
     fn exactly(self, n: u32, there: bool) -> Result<()> {
         let fine = self.n == n && (self.at.0 != 0) == there;
@@ -95,7 +95,7 @@ pub(super) fn register(cx: &mut Context, fd: Fd, op: RegisterOp, at: Va, n: u32)
     {
         return Err(EACCES);
     }
-    let given = Given { at, n };
+    let given = RegisterArg { at, n };
     match op {
         RegisterOp::BUFFERS => buffers(cx, &ring, given, Va(0)),
         RegisterOp::FILES => files(cx, &ring, given, Va(0)),
@@ -144,7 +144,7 @@ pub(super) fn register(cx: &mut Context, fd: Fd, op: RegisterOp, at: Va, n: u32)
 }
 
 /// What is no table.
-fn settings(cx: &mut Context, ring: &Arc<Ring>, op: RegisterOp, given: Given) -> SysResult {
+fn settings(cx: &mut Context, ring: &Arc<Ring>, op: RegisterOp, given: RegisterArg) -> SysResult {
     match op {
         RegisterOp::EVENTFD | RegisterOp::EVENTFD_ASYNC => {
             if given.n != 1 {
@@ -208,7 +208,7 @@ fn settings(cx: &mut Context, ring: &Arc<Ring>, op: RegisterOp, given: Given) ->
 }
 
 /// The caller's credentials get a number.
-fn personality(cx: &Context, ring: &Ring, given: Given) -> SysResult {
+fn personality(cx: &Context, ring: &Ring, given: RegisterArg) -> SysResult {
     given.exactly(0, false)?;
     let charge = table_charge(ring, 2)?;
     let mut p = ring.personalities.lock();
@@ -222,7 +222,7 @@ fn personality(cx: &Context, ring: &Ring, given: Given) -> SysResult {
 }
 
 /// How many workers there may be, of bounded and of unbounded work: kept, and told.
-fn workers(cx: &Context, ring: &Ring, given: Given) -> SysResult {
+fn workers(cx: &Context, ring: &Ring, given: RegisterArg) -> SysResult {
     given.exactly(2, true)?;
     let mm = cx.mm();
     let new: [u32; 2] = mm.read_obj(given.at)?;
@@ -255,7 +255,7 @@ pub(super) fn table_charge(ring: &Ring, n: u32) -> Result<Charge> {
 }
 
 /// `struct io_uring_probe`: which operations there are.
-fn probe(cx: &Context, given: Given) -> SysResult {
+fn probe(cx: &Context, given: RegisterArg) -> SysResult {
     const SUPPORTED: u16 = 1;
     const HEADER: usize = 16;
     if given.at.0 == 0 || given.n > 256 {
@@ -283,7 +283,7 @@ fn probe(cx: &Context, given: Given) -> SysResult {
 }
 
 /// `struct io_uring_restriction`s, before the ring is enabled.
-fn restrict(cx: &Context, ring: &Ring, given: Given) -> SysResult {
+fn restrict(cx: &Context, ring: &Ring, given: RegisterArg) -> SysResult {
     const MOST: u32 = 31 + 58;
     if given.at.0 == 0 || given.n > MOST {
         return Err(EINVAL);
@@ -312,7 +312,7 @@ fn restrict(cx: &Context, ring: &Ring, given: Given) -> SysResult {
 }
 
 /// Rings of provided buffers (`struct io_uring_buf_reg`).
-fn pbufs(cx: &Context, ring: &Ring, op: RegisterOp, given: Given) -> SysResult {
+fn pbufs(cx: &Context, ring: &Ring, op: RegisterOp, given: RegisterArg) -> SysResult {
     const MMAP: u16 = 1;
     given.exactly(1, true)?;
     let mm = cx.mm();
@@ -368,7 +368,7 @@ fn pbufs(cx: &Context, ring: &Ring, op: RegisterOp, given: Given) -> SysResult {
 }
 
 /// `IORING_REGISTER_RING_FDS`: names of rings that are no descriptors.
-fn ring_fds(cx: &Context, op: RegisterOp, given: Given) -> SysResult {
+fn ring_fds(cx: &Context, op: RegisterOp, given: RegisterArg) -> SysResult {
     if given.n == 0 || given.n as usize > RING_FDS {
         return Err(EINVAL);
     }
@@ -415,7 +415,7 @@ fn ring_fds(cx: &Context, op: RegisterOp, given: Given) -> SysResult {
 }
 
 /// `IORING_REGISTER_SYNC_CANCEL`: cancels, and waits until what was busy has ended.
-fn sync_cancel(cx: &Context, ring: &Ring, given: Given) -> SysResult {
+fn sync_cancel(cx: &Context, ring: &Ring, given: RegisterArg) -> SysResult {
     given.exactly(1, true)?;
     let raw: [u64; 8] = cx.mm().read_obj(given.at)?;
     let [user_data, second, sec, nsec, third, ..] = raw;
@@ -424,7 +424,7 @@ fn sync_cancel(cx: &Context, ring: &Ring, given: Given) -> SysResult {
     if third >> 8 != 0 || raw[5..].iter().any(|w| *w != 0) {
         return Err(EINVAL);
     }
-    Wanted::check(flags)?;
+    CancelTarget::check(flags)?;
     let file = match flags.contains(CancelFlags::FD) {
         false => None,
         true if flags.contains(CancelFlags::FD_FIXED) => {
@@ -433,7 +433,7 @@ fn sync_cancel(cx: &Context, ring: &Ring, given: Given) -> SysResult {
         }
         true => Some(Fd(fd).file(cx)?),
     };
-    let wanted = Wanted {
+    let wanted = CancelTarget {
         flags,
         user_data,
         file,

@@ -5,7 +5,7 @@ use super::super::io::{At, RwFlags, buffer, do_read, do_write, user_ranges};
 use super::{Prepared, by};
 use crate::task::Context;
 use crate::task::uring::abi::{Setup, SqeFlags};
-use crate::task::uring::buffers::Taken;
+use crate::task::uring::buffers::SelectedBuffer;
 use crate::task::uring::resources::{Buffer, Node};
 use crate::task::uring::{Cqe, Done, Outcome, Request, Ring, Sqe, result};
 use abi::errno::*;
@@ -28,12 +28,12 @@ enum Place {
 
 /// The flags of what is asked, and the place in the file.
 #[derive(Clone, Copy)]
-struct Asked {
+struct RwArgs {
     at: At,
     flags: u32,
 }
 
-fn asked(cx: &Context, ring: &Ring, e: &Sqe) -> Result<Asked> {
+fn asked(cx: &Context, ring: &Ring, e: &Sqe) -> Result<RwArgs> {
     if e.ioprio != 0 {
         super::super::sched::check_io_priority(cx, e.ioprio.into())?;
     }
@@ -46,7 +46,7 @@ fn asked(cx: &Context, ring: &Ring, e: &Sqe) -> Result<Asked> {
         -1 => At::Position,
         _ => At::Offset(e.off),
     };
-    Ok(Asked {
+    Ok(RwArgs {
         at,
         flags: flags.bits(),
     })
@@ -108,7 +108,11 @@ fn memory(cx: &Context, place: &Place) -> Result<Arc<Mm>> {
 }
 
 /// The bytes of a place; and the buffer that was taken for it.
-fn bytes<'a>(mm: &'a Mm, r: &Request, place: &Place) -> Result<(UserIo<'a>, Option<Taken>)> {
+fn bytes<'a>(
+    mm: &'a Mm,
+    r: &Request,
+    place: &Place,
+) -> Result<(UserIo<'a>, Option<SelectedBuffer>)> {
     match place {
         Place::Range(va, len) => Ok((buffer(mm, *va, *len as usize)?, None)),
         Place::Ranges(all) => Ok((UserIo::vectored(mm, all.iter().copied()), None)),
@@ -123,13 +127,13 @@ fn bytes<'a>(mm: &'a Mm, r: &Request, place: &Place) -> Result<(UserIo<'a>, Opti
 }
 
 /// Takes a provided buffer, for at most `most` bytes (0: all): where, how long.
-pub(super) fn select(r: &Request, most: u32) -> Result<(Va, u32, Taken)> {
+pub(super) fn select(r: &Request, most: u32) -> Result<(Va, u32, SelectedBuffer)> {
     let taken = r.ring.groups.take(r.sqe.buf_index)?;
     Ok((Va(taken.buffer.addr), used_of(&taken, most), taken))
 }
 
 /// What of a provided buffer is used, of at most `most` bytes (0: all).
-pub(super) fn used_of(b: &Taken, most: u32) -> u32 {
+pub(super) fn used_of(b: &SelectedBuffer, most: u32) -> u32 {
     match most {
         0 => b.buffer.len,
         n => n.min(b.buffer.len),
@@ -153,23 +157,23 @@ fn no_polling(r: &Request) -> Result<()> {
 }
 
 /// A transfer's end: short ones fail what is linked behind them.
-fn ended(n: usize, whole: usize, taken: Option<&Taken>) -> Outcome {
+fn ended(n: usize, whole: usize, taken: Option<&SelectedBuffer>) -> Outcome {
     Outcome::Done(Done {
         res: result(Ok(n)),
-        flags: taken.map_or(0, Taken::flags),
+        flags: taken.map_or(0, SelectedBuffer::flags),
         failed: n < whole,
         ..Done::default()
     })
 }
 
-fn reads(asked: Asked, place: Place) -> Prepared {
+fn reads(asked: RwArgs, place: Place) -> Prepared {
     by(move |cx, r| match attempt_read(cx, r, asked, &place) {
         Ok(o) => o,
         Err(e) => e.into(),
     })
 }
 
-fn attempt_read(cx: &Context, r: &Arc<Request>, asked: Asked, place: &Place) -> Result<Outcome> {
+fn attempt_read(cx: &Context, r: &Arc<Request>, asked: RwArgs, place: &Place) -> Result<Outcome> {
     let f = r.file()?;
     if !f.readable() {
         return Err(EBADF);
@@ -203,14 +207,14 @@ fn place_in(f: &File, at: At) -> At {
     if f.ops.seekable() { at } else { At::Position }
 }
 
-fn writes(asked: Asked, place: Place) -> Prepared {
+fn writes(asked: RwArgs, place: Place) -> Prepared {
     by(move |cx, r| match attempt_write(cx, r, asked, &place) {
         Ok(o) => o,
         Err(e) => e.into(),
     })
 }
 
-fn attempt_write(cx: &Context, r: &Arc<Request>, asked: Asked, place: &Place) -> Result<Outcome> {
+fn attempt_write(cx: &Context, r: &Arc<Request>, asked: RwArgs, place: &Place) -> Result<Outcome> {
     let f = r.file()?;
     if !f.writable() {
         return Err(EBADF);
@@ -249,7 +253,7 @@ pub(super) fn read_multishot(cx: &mut Context, ring: &Arc<Ring>, e: &Sqe) -> Pre
 /// So many are told at a time, before others have their turn (`MULTISHOT_MAX_RETRY`).
 pub(super) const AT_ONCE: u32 = 32;
 
-fn many(cx: &Context, r: &Arc<Request>, asked: Asked) -> Result<Outcome> {
+fn many(cx: &Context, r: &Arc<Request>, asked: RwArgs) -> Result<Outcome> {
     let f = r.file()?;
     if !f.readable() {
         return Err(EBADF);

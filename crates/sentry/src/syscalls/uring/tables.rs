@@ -2,7 +2,7 @@
 
 use super::super::SysResult;
 use super::super::args::*;
-use super::register::{Given, table_charge};
+use super::register::{RegisterArg, table_charge};
 use crate::task::Context;
 use crate::task::uring::abi::FILE_INDEX_ALLOC;
 use crate::task::uring::resources::{Buffer, MAX_BUFFERS, MAX_FILES};
@@ -18,8 +18,8 @@ use vfs::ucounts::Kind;
 pub(super) fn rsrc(
     cx: &mut Context,
     ring: &Arc<Ring>,
-    given: Given,
-    f: fn(&mut Context, &Arc<Ring>, Given, Va) -> SysResult,
+    given: RegisterArg,
+    f: fn(&mut Context, &Arc<Ring>, RegisterArg, Va) -> SysResult,
 ) -> SysResult {
     const SPARSE: u32 = 1;
     if given.n != 32 {
@@ -33,7 +33,7 @@ pub(super) fn rsrc(
     if flags & SPARSE != 0 && data != 0 {
         return Err(EINVAL);
     }
-    f(cx, ring, Given { at: Va(data), n }, Va(tags))
+    f(cx, ring, RegisterArg { at: Va(data), n }, Va(tags))
 }
 
 /// Reads an array of tags, if there is one.
@@ -54,7 +54,7 @@ fn registered_file(cx: &Context, fd: i32) -> Result<Arc<File>> {
     }
 }
 
-pub(super) fn files(cx: &mut Context, ring: &Arc<Ring>, given: Given, tags: Va) -> SysResult {
+pub(super) fn files(cx: &mut Context, ring: &Arc<Ring>, given: RegisterArg, tags: Va) -> SysResult {
     let table = &ring.resources.files;
     if table.is_registered() {
         return Err(EBUSY);
@@ -129,7 +129,12 @@ fn registered_buffer(
     Ok(Some((buffer, tag)))
 }
 
-pub(super) fn buffers(cx: &mut Context, ring: &Arc<Ring>, given: Given, tags: Va) -> SysResult {
+pub(super) fn buffers(
+    cx: &mut Context,
+    ring: &Arc<Ring>,
+    given: RegisterArg,
+    tags: Va,
+) -> SysResult {
     let table = &ring.resources.buffers;
     if table.is_registered() {
         return Err(EBUSY);
@@ -175,7 +180,7 @@ impl Update {
             n: 0,
         })
     }
-    pub(super) fn read(cx: &Context, given: Given) -> Result<Update> {
+    pub(super) fn read(cx: &Context, given: RegisterArg) -> Result<Update> {
         if given.n != 32 {
             return Err(EINVAL);
         }

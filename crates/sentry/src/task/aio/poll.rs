@@ -20,13 +20,13 @@ const REQUEST: u64 = 512;
 
 /// Where a request's end is told, beside the ring.
 #[derive(Clone, Default)]
-pub struct Told(Option<Arc<File>>);
+pub struct ResultFd(Option<Arc<File>>);
 
-impl Told {
+impl ResultFd {
     /// An eventfd (`IOCB_FLAG_RESFD`); `EINVAL` for another file.
-    pub fn by(f: Arc<File>) -> Result<Told> {
+    pub fn by(f: Arc<File>) -> Result<ResultFd> {
         f.ops::<EventFd>().ok_or(EINVAL)?;
-        Ok(Told(Some(f)))
+        Ok(ResultFd(Some(f)))
     }
     pub fn tell(&self) {
         if let Some(e) = self.0.as_ref().and_then(|f| f.ops::<EventFd>()) {
@@ -36,19 +36,19 @@ impl Told {
 }
 
 /// What is asked of a polling request.
-pub struct Asked {
+pub struct PollArgs {
     pub file: Arc<File>,
     pub events: Events,
     /// Its event, without the result.
     pub event: IoEvent,
-    pub told: Told,
+    pub told: ResultFd,
 }
 
 /// A request that waits.
 pub struct PollRequest {
     me: Weak<PollRequest>,
     context: Weak<AioContext>,
-    asked: Asked,
+    asked: PollArgs,
     /// Of those at the same place.
     number: u64,
     ticket: Mutex<Option<Ticket>>,
@@ -62,7 +62,7 @@ pub struct PollRequest {
 impl PollRequest {
     /// Begins a request: it ends at once, or waits. `EINVAL` where it would wait for a file that
     /// never changes. The context's room for it was taken.
-    pub fn begin(c: &Arc<AioContext>, user: &Arc<Ucounts>, asked: Asked) -> Result<()> {
+    pub fn begin(c: &Arc<AioContext>, user: &Arc<Ucounts>, asked: PollArgs) -> Result<()> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let Some(queue) = asked.file.ops.wait_queue() else {
             let now = asked.file.poll(asked.events) & asked.events;
@@ -86,7 +86,7 @@ impl PollRequest {
             came: AtomicU32::new(0),
             ended: AtomicBool::new(false),
             _charge: charge,
-            asked: Asked {
+            asked: PollArgs {
                 file: asked.file.clone(),
                 ..asked
             },

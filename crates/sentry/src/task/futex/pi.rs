@@ -163,7 +163,7 @@ pub fn requeue_pi(
     if k1 == k2 {
         return Err(EINVAL);
     }
-    let _hold = wait::wakes::hold();
+    let _deferral = wait::wakes::defer();
     loop {
         let lock = || task.kernel.futexes.lock_both(&k1, &k2);
         let (mut both, seen) = at_word(&mm, from.va, Access::Read, lock, load)?;

@@ -29,7 +29,7 @@ const SMALL: u64 = 4096;
 /// eventfd or a socket of our own, from one place in memory, mostly in one piece, or wakes a futex.
 /// What comes after its wake-up takes locks that nobody sleeps with, or sleeps in a
 /// [`wait::Parker`], which makes the wake-up first; files that came with bytes, and an area for
-/// offers, are closed and made without a hold ([`wait::wakes::unheld`]).
+/// read slots, are closed and made without deferral ([`wait::wakes::without_deferral`]).
 #[must_use]
 pub fn fits(files: &FdTable, nr: u64, args: &[u64; 6]) -> bool {
     let [fd, op, len, ..] = *args;

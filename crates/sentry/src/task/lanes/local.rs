@@ -106,8 +106,8 @@ impl Task {
         let Some(l) = mm.address_space().lanes() else {
             return;
         };
-        if !self.seccomp.allows_offers() {
-            l.end_offers();
+        if !self.seccomp.allows_read_slots() {
+            l.end_read_slots();
         } else if !self.seccomp.allows_counts() {
             l.end_counts();
         }

@@ -1,12 +1,12 @@
 //! What is answered beside the Sentry: reads of sockets, and changes of an epoll's set
-//! ([`platform::lanes::offers`]).
+//! ([`platform::lanes::read_slots`]).
 //!
-//! ## Offers
+//! ## Read slots
 //!
 //! After a read that came from a patched call site, and where a wait says that such a descriptor is
-//! readable, the socket is asked to offer what it has ([`net::Socket::offer`]); it ends the offer
-//! before it looks at its queue again. The descriptor table's lock is held meanwhile, so that a
-//! number never reads what another file offered.
+//! readable, the socket is asked to fill its read slot ([`net::Socket::fill_slot`]); it revokes the
+//! slot before it looks at its queue again. The descriptor table's lock is held meanwhile, so that
+//! a number never reads what another file put there.
 //!
 //! A slot is a number's, in an address space. So all who run there must have one descriptor table:
 //! a clone with CLONE_VM and without CLONE_FILES, and whoever gets a table of its own, end it for
@@ -16,8 +16,8 @@
 //! ## Changes that wait
 //!
 //! epoll_ctl(2) lays its change where the Sentry takes it before anything else that this task does:
-//! its next call by any way, a fault, a signal, a stop ([`settle`] in the task's loop). That is
-//! allowed ([`review`], before the task goes on) only where
+//! its next call by any way, a fault, a signal, a stop ([`apply_deferred`] in the task's loop).
+//! That is allowed ([`review`], before the task goes on) only where
 //!
 //! - the task is alone: nobody else has its descriptor table or runs in its address space;
 //! - nobody else has changed the epoll since ([`Epoll::changes`]): who was given it, changed it,
@@ -33,11 +33,11 @@
 //!
 //! **Nobody sees that it happens later.** An epoll's set is looked at by who waits for it, changes
 //! it, or reads its fdinfo. The first two need a descriptor of it. While the task is in application
-//! code only it has one, and it comes to the Sentry to use it, when [`settle`] has run; whom it
-//! makes by a clone, who may run before it goes on, finds no deferral ([`end`]); who takes one from
-//! outside (`pidfd_getfd`), or reads fdinfo, has [`look`] run first, and in the first case it is
-//! not deferred any more. What remains is what the file did meanwhile, between the change's true
-//! time T and its time here, D. Say that nobody waits meanwhile, as was said.
+//! code only it has one, and it comes to the Sentry to use it, when [`apply_deferred`] has run;
+//! whom it makes by a clone, who may run before it goes on, finds no deferral ([`end`]); who takes
+//! one from outside (`pidfd_getfd`), or reads fdinfo, has [`look`] run first, and in the first case
+//! it is not deferred any more. What remains is what the file did meanwhile, between the change's
+//! true time T and its time here, D. Say that nobody waits meanwhile, as was said.
 //!
 //! - *ADD, and MOD with EPOLLET or without*: Linux asks the file at T, and is told of what comes
 //!   after T. Here the file is asked at D. Whatever became ready up to D and still is, is found;
@@ -53,7 +53,7 @@
 //!
 //! If the task is killed between T and D, its changes are lost, with the epoll.
 //!
-//! Lock order: `Deferrals::of` → `platform::lanes::offers::Area::taken` → the epoll's.
+//! Lock order: `Deferrals::of` → `platform::lanes::read_slots::Area::taken` → the epoll's.
 
 use crate::task::epoll::control;
 use crate::task::{Context, Task};
@@ -62,13 +62,13 @@ use ipc::epoll::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLEXCLUSIVE, Ep
 use mm::Mm;
 use net::Socket;
 use parking_lot::Mutex;
-use platform::lanes::offers::{Area, InSet};
+use platform::lanes::read_slots::{Area, InSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::FdTable;
-use vfs::fd_table::Gone;
+use vfs::fd_table::ChangedFds;
 use vfs::file::File;
-use wait::offer::Place;
+use wait::read_slots::ReadSlots;
 
 /// The epoll whose changes may wait.
 pub struct Deferral {
@@ -157,7 +157,7 @@ fn state(op: u32, events: u32, done: bool) -> InSet {
 }
 
 /// The task has come out of application code: what it laid there is done now.
-pub fn settle(task: &Arc<Task>) {
+pub fn apply_deferred(task: &Arc<Task>) {
     if task.lanes.deferral.any.load(Ordering::Relaxed)
         && let Some(d) = &*task.lanes.deferral.of.lock()
     {
@@ -173,9 +173,9 @@ pub fn review(task: &Task) {
     let mut deferral = task.lanes.deferral.of.lock();
     let Some(d) = &*deferral else { return };
     let fine = d.is_alone()
-        && match d.files.upgrade().map(|f| f.take_gone()) {
-            Some(Gone::None) => true,
-            Some(Gone::One(fd)) if fd != d.epfd => {
+        && match d.files.upgrade().map(|f| f.take_changed()) {
+            Some(ChangedFds::None) => true,
+            Some(ChangedFds::One(fd)) if fd != d.epfd => {
                 d.area.set_state(fd, InSet::Unknown);
                 true
             }
@@ -237,46 +237,46 @@ fn by_lane(cx: &mut Context) -> bool {
 }
 
 /// Its slots are for one descriptor table only, and there is to be another: they end for good.
-pub fn end_offers(mm: &Mm) {
+pub fn end_read_slots(mm: &Mm) {
     if let Some(l) = mm.address_space().lanes() {
-        l.end_offers();
+        l.end_read_slots();
     }
 }
 
 impl Context {
-    /// Where something is offered to this address space, made now if `by_lane`. `None`: nothing is.
-    fn offers(&mut self) -> Option<Arc<Area>> {
-        if self.lanes.offers.is_none() {
+    /// This address space's read slots, made now if `by_lane`. `None`: it has none.
+    fn read_slots(&mut self) -> Option<Arc<Area>> {
+        if self.lanes.read_slots.is_none() {
             if !by_lane(self) {
                 return None;
             }
             let mm = self.mm();
             let lanes = mm.address_space().lanes()?;
             let allowed = self.kernel.strace.is_none();
-            let area = if allowed && self.seccomp.allows_offers() {
+            let area = if allowed && self.seccomp.allows_read_slots() {
                 // It may have to be made.
-                wait::wakes::unheld(|| lanes.offers())
+                wait::wakes::without_deferral(|| lanes.read_slots())
             } else {
                 None
             };
             // A filter that another thread has set meanwhile: it ends them before or after this.
-            if area.is_some() && !self.seccomp.allows_offers() {
-                lanes.end_offers();
+            if area.is_some() && !self.seccomp.allows_read_slots() {
+                lanes.end_read_slots();
             }
             if area.is_some() && !self.seccomp.allows_counts() {
                 lanes.end_counts();
             }
-            self.lanes.offers = Some(area);
+            self.lanes.read_slots = Some(area);
         }
-        self.lanes.offers.clone().flatten()
+        self.lanes.read_slots.clone().flatten()
     }
 }
 
-fn offer(cx: &Context, area: &Arc<Area>, fd: i32) {
-    let place: Arc<dyn Place> = area.clone();
+fn fill_slot(cx: &Context, area: &Arc<Area>, fd: i32) {
+    let slots: Arc<dyn ReadSlots> = area.clone();
     cx.files().holding(fd, |f| {
         if let Some(s) = f.ops::<Socket>() {
-            s.offer(f, &place, fd as u32);
+            s.fill_slot(f, &slots, fd as u32);
         }
     });
 }
@@ -291,9 +291,9 @@ pub fn after_read(cx: &mut Context, fd: i32, f: &File) {
         cx.lanes.site_pays |= f.nonblocking();
         return;
     }
-    let Some(area) = cx.offers() else { return };
+    let Some(area) = cx.read_slots() else { return };
     area.want(fd);
-    offer(cx, &area, fd);
+    fill_slot(cx, &area, fd);
 }
 
 /// How much there is to be read of a socket was asked: the next call may be told beside the
@@ -307,10 +307,10 @@ pub fn after_count(cx: &mut Context, f: &File) {
 
 /// A wait has said that these are readable.
 pub fn after_wait(cx: &mut Context, fds: impl Iterator<Item = i32>) {
-    if let Some(Some(area)) = &cx.lanes.offers {
+    if let Some(Some(area)) = &cx.lanes.read_slots {
         for fd in fds {
             if area.wants(fd) {
-                offer(cx, area, fd);
+                fill_slot(cx, area, fd);
             }
         }
     }
@@ -342,11 +342,11 @@ pub fn after_change(cx: &mut Context, epfd: i32, op: u32, fd: i32, events: u32, 
         cx.lanes.site_pays = true;
         return;
     }
-    let Some(area) = cx.offers() else { return };
+    let Some(area) = cx.read_slots() else { return };
     let mut deferral = cx.task.lanes.deferral.of.lock();
     let changes = ep.ops::<Epoll>().map(Epoll::changes);
     if let (None, Some(changes)) = (&*deferral, changes) {
-        files.take_gone();
+        files.take_changed();
         // Nothing is known of any descriptor yet, not even of this one.
         area.defer_for(None);
         area.defer_for(Some(epfd));

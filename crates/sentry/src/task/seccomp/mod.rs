@@ -274,14 +274,14 @@ impl Seccomp {
                 .is_some_and(|w| w >> (nr % 64) & 1 != 0),
         }
     }
-    /// Whether the calls that may be answered by what is offered beside the program are all
+    /// Whether the calls that may be answered by read slots, or what is laid beside them, are all
     /// [`Seccomp::always`] allowed.
     #[must_use]
-    pub fn allows_offers(&self) -> bool {
+    pub fn allows_read_slots(&self) -> bool {
         let always = self.always();
-        platform::lanes::OFFERED.iter().all(|nr| always(*nr))
+        platform::lanes::SLOT_CALLS.iter().all(|nr| always(*nr))
     }
-    /// Whether ioctl(2) is, one command of which tells how much is offered.
+    /// Whether ioctl(2) is, one command of which tells how much there is to be read.
     #[must_use]
     pub fn allows_counts(&self) -> bool {
         self.always()(platform::lanes::COUNTED)

@@ -2,9 +2,9 @@
 //! `kernel/seccomp.c`).
 //!
 //! A filter that was installed with a listener has [`Notifications`], and the listener's file has
-//! the same ones. A task whose call the filter hands on adds a [`Waiting`] and sleeps; the listener
-//! takes it, and answers. What only the task itself can do, which is to install a descriptor among
-//! its own, it is asked to do in that sleep ([`AddFd`]).
+//! the same ones. A task whose call the filter hands on adds a [`PendingCall`] and sleeps; the
+//! listener takes it, and answers. What only the task itself can do, which is to install a
+//! descriptor among its own, it is asked to do in that sleep ([`AddFd`]).
 //!
 //! Always: `calls` has exactly the tasks that sleep in [`Notifications::ask`]; `fresh` and
 //! `received` agree with their phases. A call that is [`Phase::Replied`] stays so, but for an
@@ -44,7 +44,7 @@ pub enum Reply {
 const NO_LISTENER: Reply = Reply::Result((ENOSYS.raw() as i64).wrapping_neg() as u64);
 
 /// A call as its listener reads it.
-pub struct Told {
+pub struct SeccompNotif {
     pub id: u64,
     /// The caller's kernel-wide id.
     pub tid: i32,
@@ -90,7 +90,7 @@ impl AddFd {
 }
 
 /// A task that waits for the answer to its call.
-struct Waiting {
+struct PendingCall {
     tid: i32,
     data: Data,
     phase: Phase,
@@ -119,7 +119,7 @@ struct State {
     /// How many receptions find a call, or found one that was interrupted since: as Linux counts
     /// them, so that such a reception ends by `ENOENT`.
     requests: u64,
-    calls: BTreeMap<u64, Waiting>,
+    calls: BTreeMap<u64, PendingCall>,
     fresh: BTreeSet<u64>,
     received: usize,
 }
@@ -145,7 +145,7 @@ impl State {
         }
     }
     /// The call, if it was received and has no reply.
-    fn open(&mut self, id: u64) -> Result<&mut Waiting> {
+    fn open(&mut self, id: u64) -> Result<&mut PendingCall> {
         let w = self.calls.get_mut(&id).ok_or(ENOENT)?;
         match w.phase {
             Phase::Received => Ok(w),
@@ -228,7 +228,7 @@ impl Notifications {
         }
         let id = s.next;
         s.next = s.next.wrapping_add(1);
-        let waiting = Waiting {
+        let waiting = PendingCall {
             tid,
             data,
             phase: Phase::Fresh,
@@ -244,7 +244,7 @@ impl Notifications {
         Some((id, queue))
     }
     fn sleep_of(&self, id: u64) -> Sleep {
-        let is_received = |w: &Waiting| w.phase != Phase::Fresh;
+        let is_received = |w: &PendingCall| w.phase != Phase::Fresh;
         match self.once_received {
             OnceReceived::Killable if self.state.lock().calls.get(&id).is_some_and(is_received) => {
                 Sleep::Killable
@@ -306,12 +306,12 @@ impl Notifications {
         Ok(())
     }
     /// Receives the oldest call; `ENOENT` where there is none any more.
-    pub(super) fn receive(&self) -> Result<Told> {
+    pub(super) fn receive(&self) -> Result<SeccompNotif> {
         let mut s = self.state.lock();
         let id = *s.fresh.first().ok_or(ENOENT)?;
         s.set_phase(id, Phase::Received);
         let w = s.calls.get(&id).ok_or(ENOENT)?;
-        let told = Told {
+        let told = SeccompNotif {
             id,
             tid: w.tid,
             data: w.data,

@@ -33,7 +33,7 @@
 //! 5. A tracer's end unlinks its tracees under the list's lock, after its own mark that it leaves
 //!    ([`TaskList::leave`](super::list::TaskList::leave)): PTRACE_TRACEME, which looks at that mark
 //!    under the same lock, never links to somebody who is past that.
-//! 6. Attaching holds the tracee's [`CredGuard`](super::access::CredGuard): between execve(2)'s
+//! 6. Attaching holds the tracee's [`CredMutex`](super::access::CredMutex): between execve(2)'s
 //!    look at the tracer and the new credentials nobody attaches. A program that would gain
 //!    privileges gets none where its tracer's, when it was linked, do not suffice
 //!    ([`Task::tracer_may`]).

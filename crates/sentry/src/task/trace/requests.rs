@@ -5,7 +5,7 @@
 
 use super::registers::GENERAL;
 use super::{By, Copy, Link, Mode, Options, State, Stop, Traps};
-use crate::task::access::{self, CredGuard};
+use crate::task::access::{self, CredMutex};
 use crate::task::seccomp;
 use crate::task::{Context, Sleep, Task};
 use abi::errno::{EAGAIN, EINVAL, EIO, EPERM, ESRCH};
@@ -91,7 +91,7 @@ pub fn attach(cx: &Context, t: &Arc<Task>, by: By, options: Options) -> Result<(
         return Err(EPERM);
     }
     // No program begins between the check and the link.
-    let guard = CredGuard::lock_of(cx, &t.group)?;
+    let guard = CredMutex::lock_of(cx, &t.group)?;
     access::may_access(cx, t, access::By::Real)?;
     {
         let mut l = cx.kernel.tasks.lock();

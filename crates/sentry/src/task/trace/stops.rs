@@ -27,7 +27,7 @@ const SS: u64 = 0x2b;
 
 /// What only a tracee's own thread knows.
 #[derive(Default)]
-pub struct Own {
+pub struct TraceeState {
     /// The trap flag is set for the tracer, not by the program.
     forced_tf: bool,
     /// The call that is being made: what `orig_rax` says of it.
@@ -71,7 +71,7 @@ pub struct Call {
 
 /// What becomes of a call after a stop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Then {
+pub enum CallAction {
     Make,
     /// It is not made; its result is in the registers.
     Skip,
@@ -119,7 +119,7 @@ fn stop(cx: &mut Context, a: About) -> Option<After> {
         state.stop = Some(stop);
         tracer
     };
-    wakes::unheld(|| {
+    wakes::without_deferral(|| {
         tell(&task, &tracer, why, code);
         drop(tracer);
         stand_still(&task, place);
@@ -328,45 +328,45 @@ fn call_code(cx: &Context) -> i32 {
 }
 
 /// What the registers say of the call.
-fn reload(cx: &Context, call: &mut Call) -> Then {
+fn reload(cx: &Context, call: &mut Call) -> CallAction {
     let r = cx.thread.regs();
     call.nr = u64::from(cx.tracee.nr as u32);
     call.args = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
     call.ip = r.rip;
     if cx.tracee.nr as i32 == -1 || cx.is_killed() {
-        Then::Skip
+        CallAction::Skip
     } else {
-        Then::Make
+        CallAction::Make
     }
 }
 
 /// A system call begins (`ptrace_report_syscall_entry`), which the tracer may change.
-pub fn entry(cx: &mut Context, call: &mut Call) -> Then {
+pub fn entry(cx: &mut Context, call: &mut Call) -> CallAction {
     let emulates = cx.task.trace.mode().contains(Mode::EMULATE);
     cx.no_result(ENOSYS);
     let code = call_code(cx);
     let message = u64::from(PTRACE_EVENTMSG_SYSCALL_ENTRY);
     let Some(after) = notify(cx, code, message, Place::Call) else {
         return if cx.is_killed() || emulates {
-            Then::Skip
+            CallAction::Skip
         } else {
-            Then::Make
+            CallAction::Make
         };
     };
     resend(cx, &after);
     match reload(cx, call) {
-        Then::Make if !emulates => Then::Make,
-        _ => Then::Skip,
+        CallAction::Make if !emulates => CallAction::Make,
+        _ => CallAction::Skip,
     }
 }
 
 /// A filter wants the tracer to decide (`SECCOMP_RET_TRACE`). Only where [`Options::SECCOMP`] is.
-pub fn seccomp(cx: &mut Context, call: &mut Call, data: u32) -> Then {
+pub fn seccomp(cx: &mut Context, call: &mut Call, data: u32) -> CallAction {
     cx.no_result(ENOSYS);
     let code = event_code(PTRACE_EVENT_SECCOMP);
     match notify(cx, code, data.into(), Place::Call) {
         Some(_) => reload(cx, call),
-        None => Then::Skip,
+        None => CallAction::Skip,
     }
 }
 

@@ -44,13 +44,13 @@ pub struct Provided {
 }
 
 /// A buffer that was taken of a group.
-pub struct Taken {
+pub struct SelectedBuffer {
     pub group: u16,
     pub buffer: Provided,
     charge: Option<Charge>,
 }
 
-impl Taken {
+impl SelectedBuffer {
     /// As a completion tells it.
     #[must_use]
     pub fn flags(&self) -> u32 {
@@ -111,8 +111,8 @@ impl Groups {
         drop(all);
     }
     /// Takes a buffer; `ENOBUFS` where there is none.
-    pub fn take(&self, group: u16) -> Result<Taken> {
-        let taken = |buffer, charge| Taken {
+    pub fn take(&self, group: u16) -> Result<SelectedBuffer> {
+        let taken = |buffer, charge| SelectedBuffer {
             group,
             buffer,
             charge,
@@ -164,7 +164,7 @@ impl Groups {
         }
     }
     /// Gives one back that was not used: the next one takes it.
-    pub fn give_back(&self, t: Taken) {
+    pub fn give_back(&self, t: SelectedBuffer) {
         let mut all = self.0.lock();
         match all.get_mut(&t.group) {
             Some(Group::List { all: l, .. }) => {

@@ -26,7 +26,7 @@ bitflags! {
 }
 
 /// What is to be cancelled.
-pub struct Wanted {
+pub struct CancelTarget {
     pub flags: CancelFlags,
     pub user_data: u64,
     pub file: Option<Arc<File>>,
@@ -35,7 +35,7 @@ pub struct Wanted {
     pub but: u64,
 }
 
-impl Wanted {
+impl CancelTarget {
     /// `EINVAL` for flags that exclude each other.
     pub fn check(flags: CancelFlags) -> Result<()> {
         use CancelFlags as F;
@@ -111,7 +111,7 @@ mod tests {
             (F::ANY | F::FD, false),
             (F::ANY | F::OP, false),
         ] {
-            assert_eq!(Wanted::check(flags).is_ok(), fine, "{flags:?}");
+            assert_eq!(CancelTarget::check(flags).is_ok(), fine, "{flags:?}");
         }
     }
 }

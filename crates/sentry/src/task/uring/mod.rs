@@ -113,7 +113,7 @@ pub struct Ring {
     pub skips: AtomicBool,
     /// Set once, at the end.
     dead: AtomicBool,
-    eventfd: Mutex<Option<Told>>,
+    eventfd: Mutex<Option<CompletionEventFd>>,
     pub resources: resources::Resources,
     pub groups: buffers::Groups,
     pub personalities: Mutex<Personalities>,
@@ -126,7 +126,7 @@ pub struct Ring {
 
 /// An eventfd that is told of completions.
 #[derive(Clone)]
-struct Told {
+struct CompletionEventFd {
     file: Arc<File>,
     /// Of those alone that did not end in the call that submitted them.
     only_async: bool,
@@ -475,7 +475,7 @@ impl Ring {
 
     /// Registers an eventfd, or takes it back; false where there is one, or none.
     pub fn set_eventfd(&self, f: Option<(Arc<File>, bool)>) -> bool {
-        let new = f.map(|(file, only_async)| Told { file, only_async });
+        let new = f.map(|(file, only_async)| CompletionEventFd { file, only_async });
         let mut e = self.eventfd.lock();
         if e.is_some() == new.is_some() {
             return false;

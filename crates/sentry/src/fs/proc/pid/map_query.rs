@@ -17,7 +17,7 @@ const PROCMAP_QUERY: u32 = 0xc068_6611;
 bitflags! {
     /// What a mapping must be like, and how it is found.
     #[derive(Clone, Copy)]
-    struct Wanted: u64 {
+    struct QueryFlags: u64 {
         const READABLE = 1;
         const WRITABLE = 2;
         const EXECUTABLE = 4;
@@ -28,11 +28,11 @@ bitflags! {
     }
 }
 
-/// What of [`Wanted`] is told of a mapping.
-const KINDS: Wanted = Wanted::READABLE
-    .union(Wanted::WRITABLE)
-    .union(Wanted::EXECUTABLE)
-    .union(Wanted::SHARED);
+/// What of [`QueryFlags`] is told of a mapping.
+const KINDS: QueryFlags = QueryFlags::READABLE
+    .union(QueryFlags::WRITABLE)
+    .union(QueryFlags::EXECUTABLE)
+    .union(QueryFlags::SHARED);
 
 /// `struct procmap_query`.
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -128,23 +128,23 @@ impl Query {
     }
 }
 
-fn kinds(v: &VmaInfo) -> Wanted {
-    let mut k = Wanted::empty();
-    k.set(Wanted::READABLE, v.prot.contains(Prot::READ));
-    k.set(Wanted::WRITABLE, v.prot.contains(Prot::WRITE));
-    k.set(Wanted::EXECUTABLE, v.prot.contains(Prot::EXEC));
-    k.set(Wanted::SHARED, v.flags.contains(VmaFlags::SHARED));
+fn kinds(v: &VmaInfo) -> QueryFlags {
+    let mut k = QueryFlags::empty();
+    k.set(QueryFlags::READABLE, v.prot.contains(Prot::READ));
+    k.set(QueryFlags::WRITABLE, v.prot.contains(Prot::WRITE));
+    k.set(QueryFlags::EXECUTABLE, v.prot.contains(Prot::EXEC));
+    k.set(QueryFlags::SHARED, v.flags.contains(VmaFlags::SHARED));
     k
 }
 
 /// The mapping that is meant (`query_matching_vma`).
-fn find(mm: &mm::Mm, addr: u64, wanted: Wanted) -> Result<VmaInfo> {
-    let next_will_do = wanted.contains(Wanted::COVERING_OR_NEXT);
+fn find(mm: &mm::Mm, addr: u64, wanted: QueryFlags) -> Result<VmaInfo> {
+    let next_will_do = wanted.contains(QueryFlags::COVERING_OR_NEXT);
     let mut at = addr;
     loop {
         let v = mm.find_vma(Va(at)).ok_or(ENOENT)?;
         let fits = kinds(&v).contains(wanted & KINDS)
-            && (v.is_file() || !wanted.contains(Wanted::FILE_BACKED));
+            && (v.is_file() || !wanted.contains(QueryFlags::FILE_BACKED));
         if fits && (next_will_do || v.start <= addr) {
             return Ok(v);
         }
@@ -161,7 +161,7 @@ pub(super) fn ioctl(me: &Subject, cx: &dyn IoctlContext, cmd: u32, arg: u64) -> 
         return Err(ENOTTY);
     }
     let mut q = Query::read(cx, Va(arg))?;
-    let wanted = Wanted::from_bits(q.wanted).ok_or(EINVAL)?;
+    let wanted = QueryFlags::from_bits(q.wanted).ok_or(EINVAL)?;
     let mm = of(me)?.ok_or(ESRCH)?;
     let v = find(&mm, q.addr, wanted)?;
     q.describe(&v);

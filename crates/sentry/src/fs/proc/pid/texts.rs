@@ -44,7 +44,7 @@ pub(super) struct About {
     pub(super) me: Subject,
     pub(super) kind: Kind,
     pub(super) entry: &'static Entry,
-    /// What it says, if that was settled when it was opened.
+    /// What it says, if that was fixed when it was opened.
     pub(super) text: Option<Vec<u8>>,
     /// Of an open one: who is told when it changes.
     pub(super) notice: Option<Arc<Notice>>,

@@ -8,7 +8,7 @@ use crate::state::State;
 use crate::types::Access;
 use crate::vma::{Vma, VmaFlags, identity};
 use abi::linux::MADV_POPULATE_WRITE;
-use clas::{Beside, Cla};
+use clas::{Cla, PlacementHint};
 use platform::{Prot, USER_MAX};
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -266,7 +266,7 @@ impl State {
                 if !self.clas.was_written(at, pages) {
                     continue;
                 }
-                let Ok(to) = self.clas.copy_of(at, pages, Beside::default()) else {
+                let Ok(to) = self.clas.copy_of(at, pages, PlacementHint::default()) else {
                     return out;
                 };
                 self.pmas.cut(&part);

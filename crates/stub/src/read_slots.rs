@@ -1,5 +1,5 @@
-//! The area at [`OFFERS`]: what the Sentry offers to the address space's reads, and the changes of
-//! an epoll that lie there for it. The application may write all of it.
+//! The area at [`READ_SLOTS`]: slots that the Sentry fills for the address space's reads, and the
+//! changes of an epoll that lie there for it. The application may write all of it.
 
 /// Its length.
 pub const LEN: u64 = 32 * super::AREA_LEN;
@@ -41,7 +41,7 @@ pub const LARGE: u64 = 0x10000;
 pub const LARGE_COUNT: u64 = 5;
 /// How many descriptors have one.
 pub const COUNT: u64 = 240;
-/// In the word: there is an offer.
+/// In the word: the slot is filled.
 pub const LIVE: u64 = 1;
 /// When all is taken, the answer is EAGAIN.
 pub const THEN_EMPTY: u64 = 2;
@@ -54,12 +54,12 @@ pub const TAKEN_SHIFT: u64 = 4;
 /// Seventeen bits: bytes that there were.
 pub const LEN_SHIFT: u64 = 21;
 pub const LEN_MASK: u64 = 0x1_ffff;
-/// The rest: the offer's number, so that a claim is of the offer that was read.
+/// The rest: the fill's number, so that a claim is of the fill that was read.
 pub const NUMBER_SHIFT: u64 = 38;
-/// The most bytes of an offer in its slot, and of any.
+/// The most bytes of a fill in the slot itself, and of any.
 pub const OWN: u64 = SLOT_LEN - SLOT_DATA;
 pub const MAX: u64 = LARGE;
 const _: () = assert!(MAX <= LEN_MASK && COUNT <= RING - STATES);
 const _: () = assert!(RING + RING_LEN * RING_ENTRY <= SLOTS);
 const _: () = assert!(PIECES + SMALL_COUNT * SMALL + LARGE_COUNT * LARGE <= LEN);
-const _: () = assert!(super::OFFERS + LEN <= super::AREAS);
+const _: () = assert!(super::READ_SLOTS + LEN <= super::AREAS);

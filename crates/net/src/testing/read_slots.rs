@@ -1,17 +1,16 @@
-//! Bytes that are offered beside the reader's program: whatever is done to the socket, they are had
-//! once.
+//! Bytes in a read slot: whatever is done to the socket, they are had once.
 
 use super::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use vfs::FileOps;
 use vfs::file::O_NONBLOCK;
-use wait::offer::{Place, Then};
+use wait::read_slots::{ReadSlots, Remainder};
 
-/// A program's place, with one slot, and a reader that takes of it.
+/// An address space's slots, of which one is used, and a reader that takes of it.
 #[derive(Default)]
-struct Beside {
+struct OneSlot {
     state: Mutex<State>,
-    /// What [`Place::end`] says was taken beyond what was.
+    /// What [`ReadSlots::revoke`] says was taken beyond what was.
     forged: AtomicUsize,
 }
 
@@ -21,11 +20,11 @@ struct State {
     live: bool,
     data: Vec<u8>,
     taken: usize,
-    then: Option<Then>,
+    then: Option<Remainder>,
 }
 
-impl Place for Beside {
-    fn put(&self, slot: u32, parts: [&[u8]; 2], then: Then) -> Option<u32> {
+impl ReadSlots for OneSlot {
+    fn fill(&self, slot: u32, parts: [&[u8]; 2], then: Remainder) -> Option<u32> {
         assert_eq!(slot, 5);
         let mut s = self.state.lock();
         if s.live {
@@ -40,7 +39,7 @@ impl Place for Beside {
         };
         Some(s.number)
     }
-    fn end(&self, slot: u32, number: u32) -> usize {
+    fn revoke(&self, slot: u32, number: u32) -> usize {
         let mut s = self.state.lock();
         assert_eq!((slot, number, s.live), (5, s.number, true));
         s.live = false;
@@ -48,7 +47,7 @@ impl Place for Beside {
     }
 }
 
-impl Beside {
+impl OneSlot {
     /// A read of the program's; `None`: it asks.
     fn read(&self, n: usize) -> Option<Result<Vec<u8>>> {
         let mut s = self.state.lock();
@@ -58,9 +57,9 @@ impl Beside {
         let left = &s.data[s.taken..];
         let got = left[..n.min(left.len())].to_vec();
         if got.is_empty() {
-            return (s.then == Some(Then::Empty)).then_some(Err(abi::errno::EAGAIN));
+            return (s.then == Some(Remainder::Empty)).then_some(Err(abi::errno::EAGAIN));
         }
-        if n > left.len() && matches!(s.then, Some(Then::More(_))) {
+        if n > left.len() && matches!(s.then, Some(Remainder::More(_))) {
             return None;
         }
         s.taken += got.len();
@@ -70,7 +69,7 @@ impl Beside {
     fn count(&self) -> Option<usize> {
         let s = self.state.lock();
         let behind = match s.then {
-            Some(Then::More(n)) => n as usize,
+            Some(Remainder::More(n)) => n as usize,
             _ => 0,
         };
         s.live.then(|| s.data.len() - s.taken + behind)
@@ -82,19 +81,19 @@ struct Case {
     reader: Arc<Socket>,
     writer: Arc<Socket>,
     file: Arc<File>,
-    beside: Arc<Beside>,
-    place: Arc<dyn Place>,
+    slots: Arc<OneSlot>,
+    as_dyn: Arc<dyn ReadSlots>,
 }
 
 impl Case {
-    fn offer(&self) {
-        self.reader.offer(&self.file, &self.place, 5);
+    fn fill_slot(&self) {
+        self.reader.fill_slot(&self.file, &self.as_dyn, 5);
     }
     fn send(&self, b: &[u8]) {
         assert_eq!(self.world.send(&self.writer, b), Ok(b.len()));
     }
     fn live(&self) -> bool {
-        self.beside.state.lock().live
+        self.slots.state.lock().live
     }
 }
 
@@ -108,14 +107,14 @@ fn cases(f: impl Fn(Case)) {
         };
         let flags = O_RDWR | O_NONBLOCK;
         let file = File::new(reader.clone(), flags, None, world.cred.clone());
-        let beside = Arc::new(Beside::default());
+        let slots = Arc::new(OneSlot::default());
         f(Case {
             world,
             reader,
             writer,
             file,
-            place: beside.clone(),
-            beside,
+            as_dyn: slots.clone(),
+            slots,
         });
     }
 }
@@ -124,20 +123,20 @@ fn cases(f: impl Fn(Case)) {
 fn what_was_taken_is_gone_from_the_queue() {
     cases(|c| {
         c.send(b"0123456789");
-        c.offer();
-        assert_eq!(c.beside.read(3), Some(Ok(b"012".to_vec())));
+        c.fill_slot();
+        assert_eq!(c.slots.read(3), Some(Ok(b"012".to_vec())));
         assert_eq!(bytes(&c.reader, 4).unwrap(), b"3456");
         assert!(!c.live());
-        c.offer();
-        assert_eq!(c.beside.read(9), Some(Ok(b"789".to_vec())));
-        assert_eq!(c.beside.read(9), Some(Err(abi::errno::EAGAIN)));
+        c.fill_slot();
+        assert_eq!(c.slots.read(9), Some(Ok(b"789".to_vec())));
+        assert_eq!(c.slots.read(9), Some(Err(abi::errno::EAGAIN)));
         // It is asked for events, which are none.
         assert!(!poll(&c.reader).contains(Events::IN));
-        assert!(!c.live() && c.beside.read(9).is_none());
+        assert!(!c.live() && c.slots.read(9).is_none());
     });
 }
 
-/// Each of these ends an offer, and a part that was taken is dropped first.
+/// Each of these revokes the slot, and a part that was taken is dropped first.
 #[test]
 fn whatever_looks_at_the_queue_ends_it() {
     let all: [fn(&Case); 8] = [
@@ -148,13 +147,13 @@ fn whatever_looks_at_the_queue_ends_it() {
         |c| c.reader.shutdown(SHUT_RD).unwrap(),
         |c| c.file.set_flags(O_RDWR),
         |c| c.world.set(&c.reader, SOL_SOCKET, 18, 7).unwrap(),
-        |c| c.reader.read_slots().unwrap().end_offer(),
+        |c| c.reader.slot_source().unwrap().revoke_slot(),
     ];
     for look in all {
         cases(|c| {
             c.send(b"abcdef");
-            c.offer();
-            assert_eq!(c.beside.read(2), Some(Ok(b"ab".to_vec())));
+            c.fill_slot();
+            assert_eq!(c.slots.read(2), Some(Ok(b"ab".to_vec())));
             look(&c);
             assert!(!c.live());
             let got = bytes(&c.reader, 100).unwrap();
@@ -168,10 +167,10 @@ fn whatever_looks_at_the_queue_ends_it() {
 fn the_writer_goes_on() {
     cases(|c| {
         c.send(&[7; 1500]);
-        c.offer();
+        c.fill_slot();
         assert!(poll(&c.writer).contains(Events::OUT));
         assert!(c.live());
-        assert_eq!(c.beside.read(1000).unwrap().unwrap().len(), 1000);
+        assert_eq!(c.slots.read(1000).unwrap().unwrap().len(), 1000);
         assert!(poll(&c.writer).contains(Events::OUT));
         c.send(b"x");
         assert_eq!(bytes(&c.reader, 2000).unwrap().len(), 501);
@@ -179,50 +178,50 @@ fn the_writer_goes_on() {
 }
 
 #[test]
-fn only_what_a_read_would_give_is_offered() {
+fn a_slot_gives_only_what_a_read_would() {
     cases(|c| {
         // Empty, and one who waits.
         c.file.set_flags(O_RDWR);
-        c.offer();
+        c.fill_slot();
         assert!(!c.live());
         c.send(b"a");
-        c.offer();
-        assert_eq!(c.beside.read(9), Some(Ok(b"a".to_vec())));
-        assert_eq!(c.beside.read(9), None);
+        c.fill_slot();
+        assert_eq!(c.slots.read(9), Some(Ok(b"a".to_vec())));
+        assert_eq!(c.slots.read(9), None);
         c.file.set_flags(O_RDWR | O_NONBLOCK);
         // Much, to who has read little so far.
         c.send(&[1; 20_000]);
-        c.offer();
+        c.fill_slot();
         assert!(!c.live());
         // And to who reads much at a time.
         bytes(&c.reader, 9000).unwrap();
-        c.offer();
+        c.fill_slot();
         assert!(!c.live());
         bytes(&c.reader, 20_000).unwrap();
         c.world.set(&c.reader, SOL_SOCKET, 18, 2).unwrap();
         c.send(b"a");
-        c.offer();
+        c.fill_slot();
         assert!(!c.live());
         c.world.set(&c.reader, SOL_SOCKET, 18, 1).unwrap();
-        c.offer();
+        c.fill_slot();
         assert!(c.live());
         c.writer.shutdown(SHUT_WR).unwrap();
-        c.offer();
+        c.fill_slot();
         assert!(!c.live());
     });
     let w = World::new();
     let (a, b) = w.pair(SOCK_STREAM);
     let file = w.file(a.clone());
-    let beside = Arc::new(Beside::default());
-    let place: Arc<dyn Place> = beside.clone();
+    let slots = Arc::new(OneSlot::default());
+    let as_dyn: Arc<dyn ReadSlots> = slots.clone();
     w.send(&b, b"x").unwrap();
     w.send_files(&b, b"y", vec![w.file(b.clone())]).unwrap();
-    a.offer(&file, &place, 5);
-    assert!(!beside.state.lock().live);
+    a.fill_slot(&file, &as_dyn, 5);
+    assert!(!slots.state.lock().live);
 }
 
-/// Of much, the first bytes are offered to who reads in pieces: more each time that all are taken,
-/// fewer where not.
+/// Of much, a reader in pieces finds the first bytes in its slot: more each time that all are
+/// taken, fewer where not.
 #[test]
 fn pieces_of_much() {
     cases(|c| {
@@ -231,27 +230,27 @@ fn pieces_of_much() {
         let mut got = Vec::new();
         let call = |got: &mut Vec<u8>| got.extend(bytes(&c.reader, 4000).unwrap());
         let left = |got: &Vec<u8>| all.len() - got.len();
-        for offered in [16 << 10, 32 << 10] {
+        for filled in [16 << 10, 32 << 10] {
             call(&mut got);
-            c.offer();
-            assert_eq!(c.beside.count(), Some(left(&got)));
+            c.fill_slot();
+            assert_eq!(c.slots.count(), Some(left(&got)));
             let begin = got.len();
-            while let Some(b) = c.beside.read(4000) {
+            while let Some(b) = c.slots.read(4000) {
                 got.extend(b.unwrap());
-                assert_eq!(c.beside.count(), Some(left(&got)));
+                assert_eq!(c.slots.count(), Some(left(&got)));
             }
             // What is left of it is less than a read asks for.
-            assert_eq!(got.len() - begin, offered / 4000 * 4000);
-            got.extend(c.beside.read(offered % 4000).unwrap().unwrap());
-            assert_eq!(c.beside.read(1), None);
+            assert_eq!(got.len() - begin, filled / 4000 * 4000);
+            got.extend(c.slots.read(filled % 4000).unwrap().unwrap());
+            assert_eq!(c.slots.read(1), None);
         }
         // It is not wanted.
         for _ in 0..5 {
             call(&mut got);
-            c.offer();
+            c.fill_slot();
         }
         assert!(!c.live());
-        assert_eq!(c.beside.count(), None);
+        assert_eq!(c.slots.count(), None);
         while left(&got) > 0 {
             call(&mut got);
         }
@@ -259,7 +258,7 @@ fn pieces_of_much() {
     });
 }
 
-/// What is taken of an offer does not change whether the writer may write, also where it waits for
+/// What is taken of a slot does not change whether the writer may write, also where it waits for
 /// room.
 #[test]
 fn a_writer_that_waits_is_told_in_time() {
@@ -272,8 +271,8 @@ fn a_writer_that_waits_is_told_in_time() {
             if may_write() {
                 break;
             }
-            c.offer();
-            while let Some(Ok(b)) = c.beside.read(3000) {
+            c.fill_slot();
+            while let Some(Ok(b)) = c.slots.read(3000) {
                 taken += b.len();
                 assert!(c.live() && !may_write());
             }
@@ -287,8 +286,8 @@ fn a_writer_that_waits_is_told_in_time() {
     });
 }
 
-/// Whatever is written, read and offered: all bytes come once, in order, the count is theirs, and
-/// the writer sees no difference.
+/// Whatever is written, read and put into slots: all bytes come once, in order, the count is
+/// theirs, and the writer sees no difference.
 #[test]
 fn many_steps_by_both_ways() {
     let world = World::new();
@@ -299,8 +298,8 @@ fn many_steps_by_both_ways() {
         None,
         world.cred.clone(),
     );
-    let beside = Arc::new(Beside::default());
-    let place: Arc<dyn Place> = beside.clone();
+    let slots = Arc::new(OneSlot::default());
+    let as_dyn: Arc<dyn ReadSlots> = slots.clone();
     let may_write = || poll(&writer).contains(Events::OUT);
     let (mut sent, mut got) = (0usize, 0usize);
     let byte = |i: usize| (i % 251) as u8;
@@ -321,20 +320,20 @@ fn many_steps_by_both_ways() {
                 sent += world.send(&writer, &b).unwrap_or(0);
             }
             1 => take(&mut got, bytes(&reader, 3000).unwrap_or_default()),
-            2 => reader.offer(&file, &place, 5),
+            2 => reader.fill_slot(&file, &as_dyn, 5),
             _ => {
-                if let Some(Ok(b)) = beside.read(3000) {
+                if let Some(Ok(b)) = slots.read(3000) {
                     take(&mut got, b);
                 }
             }
         }
-        if let Some(n) = beside.count() {
+        if let Some(n) = slots.count() {
             assert_eq!(n, sent - got);
         }
         // Whether or not it is known what was taken.
         let before = may_write();
         if random(20) == 0 {
-            reader.read_slots().unwrap().end_offer();
+            reader.slot_source().unwrap().revoke_slot();
             assert_eq!(may_write(), before);
         }
     }
@@ -346,13 +345,13 @@ fn many_steps_by_both_ways() {
     assert_eq!(got, sent);
 }
 
-/// More than was offered cannot be taken.
+/// More than a slot was filled with cannot be taken.
 #[test]
 fn a_forged_count_is_bounded() {
     cases(|c| {
         c.send(b"abc");
-        c.offer();
-        c.beside.forged.store(2000, Ordering::Relaxed);
+        c.fill_slot();
+        c.slots.forged.store(2000, Ordering::Relaxed);
         c.send(b"later");
         assert_eq!(bytes(&c.reader, 100).unwrap(), b"later");
     });

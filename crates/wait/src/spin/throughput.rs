@@ -4,10 +4,10 @@
 //! but its two threads need two CPUs at a time. Which is more differs from program to program
 //! (nginx and wrk: half as much again; redis: a third less), and nothing known of a program tells
 //! it before. So where all CPUs are busy with tasks that call all the time, both ways are run for
-//! 20 ms each, in the order A B A ([`super::table::TRIAL_PARTS`]), and the better one is kept for a
-//! while.
+//! 20 ms each, in the order A B A ([`super::table::COMPARE_PARTS`]), and the better one is kept for
+//! a while.
 //!
-//! The trial is no budget of its own: while it has found spinning better,
+//! The comparison is no budget of its own: while it has found spinning better,
 //! [`super::Spinners::enter`] lets some more threads begin than CPUs are idle, and each still
 //! spends its own [`super::SpinBudget`].
 //!
@@ -16,22 +16,22 @@
 //! - What is compared is what the tasks got done: calls that achieved something, those answered
 //!   beside the Sentry included. What an application adds to that, it adds to a count that only
 //!   guides how its own sandbox is run.
-//! - A trial begins, and what it showed is kept, only where every task that was awake in a slot
-//!   called often in it: one that computes would pay for the others. [`SeenAwake`] tells a slot's
-//!   tasks apart: it began with some awake, others woke.
+//! - A comparison begins, and what it showed is kept, only where every task that was awake in a
+//!   slot called often in it: one that computes would pay for the others. [`SeenAwake`] tells a
+//!   slot's tasks apart: it began with some awake, others woke.
 //! - What was measured just after a change is not counted: affinities and call sites are still
 //!   being changed.
-//! - A trial that is not finished counts as lost, and so does what a task that computes ends before
-//!   it was compared again: a load with pauses does not begin it again and again. After the n-th
-//!   lost one in a row nothing is tried for 2^(n-1) s, up to 16 s; what is found better is held for
-//!   at least six times as long as the next comparison takes.
-//! - [`Trials::oversubscribed`] ends by itself, soon after calls have become few: nobody has to end
-//!   it.
+//! - A comparison that is not finished counts as lost, and so does what a task that computes ends
+//!   before it was compared again: a load with pauses does not begin it again and again. After the
+//!   n-th lost one in a row nothing is tried for 2^(n-1) s, up to 16 s; what is found better is
+//!   held for at least six times as long as the next comparison takes.
+//! - [`Comparisons::oversubscribed`] ends by itself, soon after calls have become few: nobody has
+//!   to end it.
 //! - A thread's calls touch nothing that is shared but every [`super::table::CALLS_AT_ONCE`] calls.
 
 use super::table::{
-    CALLS_AT_ONCE, TRIAL_AGAIN, TRIAL_BETTER, TRIAL_CALLS_PER_MS, TRIAL_HOLDS, TRIAL_LATE,
-    TRIAL_PARTS, TRIAL_SLOT, TRIAL_UNSUITED,
+    CALLS_AT_ONCE, COMPARE_AGAIN, COMPARE_BETTER, COMPARE_CALLS_PER_MS, COMPARE_HOLDS,
+    COMPARE_LATE, COMPARE_PARTS, COMPARE_SLOT, COMPARE_UNSUITED,
 };
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -75,9 +75,9 @@ impl SeenAwake {
     }
 }
 
-/// One Sentry's trials.
+/// One Sentry's comparisons.
 #[derive(Debug, Default)]
-pub(crate) struct Trials {
+pub(crate) struct Comparisons {
     /// Until when threads may spin where no CPU is idle; 0 where they may not.
     spins_until: AtomicU64,
     /// The slot: its number, its end, and what was counted in it.
@@ -105,7 +105,7 @@ enum Phase {
     /// Nothing is tried before `not_before`.
     #[default]
     Look,
-    /// Of [`TRIAL_PARTS`].
+    /// Of [`COMPARE_PARTS`].
     Part(usize),
     /// Spinning was better.
     Hold,
@@ -121,7 +121,7 @@ struct Turn {
     hold_until: u64,
     hold: u64,
     wait: u64,
-    /// Calls and time of this trial, spinning and not.
+    /// Calls and time of this comparison, spinning and not.
     got: [(u64, u64); 2],
     /// What fewer calls in a second end a hold.
     floor: u64,
@@ -133,7 +133,7 @@ impl Turn {
     fn next(&mut self, seen: Seen, often: u64) -> (bool, u64) {
         let took = (seen.now - self.began).max(1);
         let rate = seen.calls * 1_000_000 / took;
-        let late = took > TRIAL_LATE * self.len;
+        let late = took > COMPARE_LATE * self.len;
         match self.phase {
             Phase::Look => {
                 if !late && seen.suits && rate >= often && seen.now >= self.not_before {
@@ -142,13 +142,13 @@ impl Turn {
             }
             Phase::Part(_) if late => self.lose(seen.now),
             Phase::Part(i) => {
-                let part = TRIAL_PARTS[i];
+                let part = COMPARE_PARTS[i];
                 if part.counts {
                     let (calls, time) = &mut self.got[usize::from(!part.spins)];
                     *calls += seen.calls;
                     *time += took;
                 }
-                if i + 1 < TRIAL_PARTS.len() {
+                if i + 1 < COMPARE_PARTS.len() {
                     self.phase = Phase::Part(i + 1);
                 } else {
                     self.decide(seen.now);
@@ -158,9 +158,9 @@ impl Turn {
         }
         self.began = seen.now;
         let (spins, len) = match self.phase {
-            Phase::Look => (false, us(TRIAL_SLOT)),
-            Phase::Part(i) => (TRIAL_PARTS[i].spins, us(TRIAL_PARTS[i].lasts)),
-            Phase::Hold => (true, us(TRIAL_SLOT)),
+            Phase::Look => (false, us(COMPARE_SLOT)),
+            Phase::Part(i) => (COMPARE_PARTS[i].spins, us(COMPARE_PARTS[i].lasts)),
+            Phase::Hold => (true, us(COMPARE_SLOT)),
         };
         self.len = len;
         (spins, len)
@@ -178,7 +178,7 @@ impl Turn {
 
     fn lose(&mut self, now: u64) {
         self.hold = 0;
-        self.wait = (2 * self.wait).clamp(us(TRIAL_AGAIN[0]), us(TRIAL_AGAIN[1]));
+        self.wait = (2 * self.wait).clamp(us(COMPARE_AGAIN[0]), us(COMPARE_AGAIN[1]));
         self.look(now + self.wait);
     }
 
@@ -186,7 +186,7 @@ impl Turn {
         let [with, without] = self
             .got
             .map(|(calls, time)| calls * 1_000_000 / time.max(1));
-        if with * 100 <= without * TRIAL_BETTER {
+        if with * 100 <= without * COMPARE_BETTER {
             return self.lose(now);
         }
         self.phase = Phase::Hold;
@@ -194,7 +194,7 @@ impl Turn {
         if self.hold > 0 {
             self.wait = 0;
         }
-        self.hold = (2 * self.hold).clamp(us(TRIAL_HOLDS[0]), us(TRIAL_HOLDS[1]));
+        self.hold = (2 * self.hold).clamp(us(COMPARE_HOLDS[0]), us(COMPARE_HOLDS[1]));
         self.unsuited = 0;
         self.hold_until = now + self.hold;
         self.floor = without;
@@ -207,19 +207,19 @@ impl Turn {
         } else {
             self.unsuited + 1
         };
-        if self.unsuited == TRIAL_UNSUITED && self.hold == us(TRIAL_HOLDS[0]) {
+        if self.unsuited == COMPARE_UNSUITED && self.hold == us(COMPARE_HOLDS[0]) {
             self.lose(seen.now);
-        } else if self.unsuited == TRIAL_UNSUITED || !late && rate < self.floor {
+        } else if self.unsuited == COMPARE_UNSUITED || !late && rate < self.floor {
             // It no longer is better, or another load has begun.
             self.hold = 0;
-            self.look(seen.now + us(TRIAL_HOLDS[0]));
+            self.look(seen.now + us(COMPARE_HOLDS[0]));
         } else if seen.now >= self.hold_until {
             self.compare(1);
         }
     }
 }
 
-impl Trials {
+impl Comparisons {
     /// Whether threads may spin at `now` although no CPU is idle. The clock is read only if it
     /// matters.
     pub(crate) fn oversubscribed(&self, now: impl FnOnce() -> u64) -> bool {
@@ -283,9 +283,9 @@ impl Trials {
             calls: self.calls.swap(0, Relaxed),
             suits: self.crowded.swap(false, Relaxed) && tasks >= cpus && tasks <= callers,
         };
-        let (spins, len) = turn.next(seen, 1000 * TRIAL_CALLS_PER_MS * u64::from(cpus));
+        let (spins, len) = turn.next(seen, 1000 * COMPARE_CALLS_PER_MS * u64::from(cpus));
         self.ends.store(now + len, Relaxed);
-        let until = if spins { now + TRIAL_LATE * len } else { 0 };
+        let until = if spins { now + COMPARE_LATE * len } else { 0 };
         self.spins_until.store(until, Relaxed);
     }
 }
@@ -309,7 +309,7 @@ mod tests {
     impl Load {
         fn new(rates: (u64, u64)) -> Load {
             let turn = Turn {
-                len: us(TRIAL_SLOT),
+                len: us(COMPARE_SLOT),
                 ..Turn::default()
             };
             Load {
@@ -325,7 +325,7 @@ mod tests {
         fn run(&mut self, end: u64) -> f64 {
             const STEP: u64 = 500;
             let (mut spun_for, mut busy_for, mut calls) = (0, 0, 0);
-            let (mut spins, mut len) = (false, us(TRIAL_SLOT));
+            let (mut spins, mut len) = (false, us(COMPARE_SLOT));
             let mut until = 0;
             while self.now < end {
                 self.now += STEP;
@@ -349,7 +349,7 @@ mod tests {
                         suits: self.suits,
                     };
                     (spins, len) = self.turn.next(seen, OFTEN);
-                    until = self.now + TRIAL_LATE * len;
+                    until = self.now + COMPARE_LATE * len;
                 }
             }
             spun_for as f64 / busy_for as f64
@@ -385,7 +385,7 @@ mod tests {
         assert!(part > 0.9, "{part}");
     }
 
-    /// Pauses neither begin trials anew nor end what is held.
+    /// Pauses neither begin comparisons anew nor end what is held.
     #[test]
     fn loads_with_pauses() {
         for ms in [
@@ -419,7 +419,7 @@ mod tests {
 
     /// One task calls, the other sleeps; `others` are awake all the time. Whether it was ever
     /// tried.
-    fn in_turns(t: &Trials, others: u32, now: &mut u64, end: u64) -> bool {
+    fn in_turns(t: &Comparisons, others: u32, now: &mut u64, end: u64) -> bool {
         let mut counts = [CallCount::default(), CallCount::default()];
         let tasks = [SeenAwake::default(), SeenAwake::default()];
         let mut tried = false;
@@ -440,10 +440,10 @@ mod tests {
     #[test]
     fn who_computes_prevents_it() {
         let mut now = 1000;
-        assert!(in_turns(&Trials::default(), 0, &mut now, 1_000_000));
+        assert!(in_turns(&Comparisons::default(), 0, &mut now, 1_000_000));
         for others in [1, 2, 50] {
             let end = now + 2_000_000;
-            let t = Trials::default();
+            let t = Comparisons::default();
             t.tasks.store(others, Relaxed);
             assert!(!in_turns(&t, others, &mut now, end), "{others}");
         }
@@ -452,7 +452,7 @@ mod tests {
     /// It ends with the calls, without anybody who ends it.
     #[test]
     fn it_ends_by_itself() {
-        let (t, mut now) = (Trials::default(), 1000);
+        let (t, mut now) = (Comparisons::default(), 1000);
         loop {
             let end = now + 10_000;
             if in_turns(&t, 0, &mut now, end) {
@@ -460,6 +460,6 @@ mod tests {
             }
         }
         assert!(t.oversubscribed(|| now));
-        assert!(!t.oversubscribed(|| now + TRIAL_LATE * us(TRIAL_PARTS[0].lasts)));
+        assert!(!t.oversubscribed(|| now + COMPARE_LATE * us(COMPARE_PARTS[0].lasts)));
     }
 }

@@ -1,6 +1,6 @@
 /* Reads of sockets and changes of an epoll that are made often from the same place: a sandbox may answer them beside
  * itself, ahead of time or later. Nothing of that may show. */
-#define AREA "offers"
+#define AREA "read_slots"
 #include "check.h"
 #include <arpa/inet.h>
 #include <linux/filter.h>
@@ -99,24 +99,24 @@ static void warm(int s[2])
 	T(bad);
 }
 #define BOTH(...) for (int kind = 0; kind < 2; kind++) { int s[2]; char b[8192]; (void)b; join(kind, s); warm(s); __VA_ARGS__; close(s[0]); close(s[1]); }
-#define OFFER(text) do { feed(s[1], text); readable(s[0], 1000); } while (0)
+#define FILL(text) do { feed(s[1], text); readable(s[0], 1000); } while (0)
 
 static void plain(void)
 {
 	BOTH(
-		OFFER("0123456789");
+		FILL("0123456789");
 		T(rd(s[0], b, 0));
 		T(rd(s[0], b, 3)); S(b, 3);
 		T(rv(s[0], b, 3, 0)); S(b, 3);
 		feed(s[1], "more");
 		T(rd(s[0], b, 100)); S(b, 8);
 		T(rd(s[0], b, 100));
-		OFFER("waiting");
+		FILL("waiting");
 		feed(s[1], " and more");
 		T(rd(s[0], b, 100)); S(b, 16);
-		OFFER("x");
+		FILL("x");
 		T(rv(s[0], b, 100, MSG_DONTWAIT));
-		OFFER("peeked");
+		FILL("peeked");
 		T(rv(s[0], b, 2, 0));
 		T(rv(s[0], b, 100, MSG_PEEK)); S(b, 4);
 		int n = 0;
@@ -139,7 +139,7 @@ static void bad_buffers(void)
 	char *p = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	mprotect(p + 4096, 4096, PROT_NONE);
 	BOTH(
-		OFFER("abcdefgh");
+		FILL("abcdefgh");
 		T(rd(s[0], (void *)8, 100));
 		T(rd(s[0], p + 4096, 8));
 		T(rd(s[0], (void *)0x7ffe40000000, 8)); T(rd(s[0], (void *)-4096L, 8)); T(rd(s[0], (void *)0x800000000000, 8));
@@ -157,7 +157,7 @@ static void ends(void)
 	for (int way = 0; way < 6; way++)
 		BOTH(
 			T(way);
-			if (way & 1) OFFER("last");
+			if (way & 1) FILL("last");
 			struct linger l = { 1, 0 };
 			if (way / 2 == 0) shutdown(s[1], SHUT_WR);
 			if (way / 2 == 1) { setsockopt(s[1], SOL_SOCKET, SO_LINGER, &l, sizeof l); close(s[1]); s[1] = -1; }
@@ -165,7 +165,7 @@ static void ends(void)
 			if (kind == 0 || way / 2 == 0) { T(rd(s[0], b, 2)); T(rd(s[0], b, 100)); }
 			else if (!(way & 1)) T(rd(s[0], b, 2));
 			T(rd(s[0], b, 100)); T(rv(s[0], b, 100, 0)))
-	BOTH(OFFER("shut"); T(shutdown(s[0], SHUT_RD)); T(rd(s[0], b, 2)); T(rd(s[0], b, 9)); T(rd(s[0], b, 9)))
+	BOTH(FILL("shut"); T(shutdown(s[0], SHUT_RD)); T(rd(s[0], b, 2)); T(rd(s[0], b, 9)); T(rd(s[0], b, 9)))
 	BOTH(T(rd(s[0], b, 9)); T(shutdown(s[0], SHUT_RD)); T(rd(s[0], b, 9)))
 	/* A reset that the reader's own write brings. */
 	BOTH(close(s[1]); s[1] = -1; signal(SIGPIPE, SIG_IGN); write(s[0], "x", 1); ms(20); T(write(s[0], "x", 1)); T(rd(s[0], b, 9)); T(rd(s[0], b, 9)))
@@ -180,7 +180,7 @@ static void modes(void)
 		long long t = now_ms();
 		T(rd(s[0], b, 9)); Y(now_ms() - t >= 40);
 		wait(NULL);
-		OFFER("blocking");
+		FILL("blocking");
 		T(rd(s[0], b, 3)); T(rd(s[0], b, 9));
 		struct timeval tv = { 0, 30000 };
 		setsockopt(s[0], SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof tv);
@@ -193,7 +193,7 @@ static void modes(void)
 	char b[100];
 	join(0, s);
 	warm(s);
-	OFFER("cred");
+	FILL("cred");
 	T(setsockopt(s[0], SOL_SOCKET, SO_PASSCRED, &one, sizeof one));
 	T(rd(s[0], b, 2)); T(rd(s[0], b, 9));
 }
@@ -201,7 +201,7 @@ static void modes(void)
 static void other_files_by_the_same_number(void)
 {
 	BOTH(
-		OFFER("old");
+		FILL("old");
 		int n = s[0];
 		int d = dup(n);
 		T(close(n));
@@ -210,13 +210,13 @@ static void other_files_by_the_same_number(void)
 		T(rd(n, b, 9));
 		T(rd(d, b, 9)); S(b, 3);
 		T(dup2(d, n) == n);
-		OFFER("again");
+		FILL("again");
 		int z = open("/dev/zero", O_RDONLY);
 		T(dup2(z, n) == n);
 		T(rd(n, b, 2)); S(b, 2);
 		T(rd(d, b, 9)); S(b, 5);
 		T(dup3(d, n, O_CLOEXEC) == n);
-		OFFER("range");
+		FILL("range");
 		T(close_range(n, n, 0));
 		T(rd(n, b, 9)); T(rd(d, b, 9));
 		close(z); s[0] = d)
@@ -325,13 +325,13 @@ static void given_away(void)
 			close(by[1]);
 			_exit(0);
 		}
-		OFFER("mine yours rest");
+		FILL("mine yours rest");
 		T(rd(s[0], b, 5)); S(b, 5);
 		long sent = send_fd(by[0], s[0]);
 		waitpid(p, NULL, 0);
 		T(sent);
 		T(rd(s[0], b, 100)); S(b, 8);
-		OFFER("to my child");
+		FILL("to my child");
 		T(rd(s[0], b, 3));
 		T(CHILD(long r = rd(s[0], b, 3); _exit(r == 3 && !memcmp(b, "my ", 3) ? 5 : 6)));
 		T(rd(s[0], b, 9)); S(b, 5);
@@ -340,7 +340,7 @@ static void given_away(void)
 		T(rd(s[0], b, 90));
 		/* A message with a file among bytes. */
 		if (kind == 0) {
-			OFFER("ab");
+			FILL("ab");
 			T(send_fd(s[1], 0));
 			feed(s[1], "cd");
 			T(rd(s[0], b, 1));
@@ -390,7 +390,7 @@ static void full_windows(void)
 	char b[100];
 	join(0, s);
 	warm(s);
-	OFFER("12345678");
+	FILL("12345678");
 	T(rd(s[0], b, 5));
 	int n = 0, before;
 	/* What the writer sees of it. */
@@ -463,7 +463,7 @@ static void registers(void)
 		long wrong = 0;
 		for (int i = 0; i < OFTEN; i++) {
 			memset(b, '-', 64);
-			OFFER("0123456789abcdefghijklmnopqrstuvwxyz");
+			FILL("0123456789abcdefghijklmnopqrstuvwxyz");
 			unsigned long flags = 0x202 | (i & 1) | (i & 2) << 1 | (i & 4) << 2 | (i & 8) << 3 | (i & 16) << 3 | (i & 32) << 6 | (i & 64) << 4;
 			register long r8 asm("r8") = 0x8888;
 			register long r9 asm("r9") = 0x9999;
@@ -482,7 +482,7 @@ static void registers(void)
 static void vforked(void)
 {
 	BOTH(
-		OFFER("parent's");
+		FILL("parent's");
 		T(rd(s[0], b, 2));
 		pid_t p = vfork();
 		if (p == 0) {
@@ -512,7 +512,7 @@ static void *own_files_thread(void *p)
 static void tables(void)
 {
 	BOTH(
-		OFFER("everybody's");
+		FILL("everybody's");
 		T(rd(s[0], b, 2));
 		pthread_t t;
 		void *r;
@@ -526,7 +526,7 @@ static void filtered(void)
 {
 	for (int nr = 0; nr < 2; nr++)
 		T(CHILD(BOTH(
-			OFFER("secret");
+			FILL("secret");
 			struct sock_filter code[] = {
 				{ BPF_LD | BPF_W | BPF_ABS, 0, 0, 0 },
 				{ BPF_JMP | BPF_JEQ | BPF_K, 0, 1, nr ? SYS_recvfrom : SYS_read },
@@ -634,7 +634,7 @@ static void counts_filtered(void)
 				bad += rd(s[0], b, 64) != -1;
 			}
 			T(bad);
-			OFFER("secret");
+			FILL("secret");
 			struct sock_filter code[] = {
 				{ BPF_LD | BPF_W | BPF_ABS, 0, 0, 0 },
 				{ BPF_JMP | BPF_JEQ | BPF_K, 0, 3, SYS_ioctl },
@@ -646,7 +646,7 @@ static void counts_filtered(void)
 			prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 			T((int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, by_thread ? SECCOMP_FILTER_FLAG_TSYNC : 0, &prog));
 			T(many(s[0], FIONREAD, &n)); T(rd(s[0], b, 2)); T(many(s[0], FIONREAD, &n));
-			OFFER("more");
+			FILL("more");
 			T(many(s[0], FIONREAD, &n)); T(rd(s[0], b, 64)); T(many(s[0], FIONREAD, &n));
 			_exit(0))));
 }
@@ -912,7 +912,7 @@ static void executed(void)
 {
 	BOTH(
 		int ep = warm_epoll(s[0]);
-		OFFER("kept");
+		FILL("kept");
 		char name[64];
 		sprintf(name, "%d,%d", ep, s[0]);
 		T(CHILD(
@@ -920,7 +920,7 @@ static void executed(void)
 			dup2(own, ep);
 			ctl(ep, EPOLL_CTL_ADD, s[0], EPOLLIN);
 			rd(s[0], b, 1);
-			execl("/proc/self/exe", "offers", "=", name, NULL)));
+			execl("/proc/self/exe", "read_slots", "=", name, NULL)));
 		T(rd(s[0], b, 9));
 		close(ep))
 }

@@ -1,6 +1,6 @@
 // Lanes: what the Sentry has laid ready.
-    // ---- reads of what is offered, and changes of an epoll: see the module `lane`. ecx = which.
-cloister_lane_offers:
+    // ---- reads of read slots, and changes of an epoll: see the module `lane`. ecx = which.
+cloister_lane_slots:
 220:
     cmp ecx, {kind_recv}
     jb 221f
@@ -22,10 +22,10 @@ cloister_lane_offers:
     mov eax, edx
 223:
     movabs rcx, {command}
-    cmp eax, dword ptr [rcx + {cmd_offers}]
+    cmp eax, dword ptr [rcx + {cmd_slots}]
     jae 70b
     save_args
-cloister_lane_offers_saved:
+cloister_lane_slots_saved:
     cmp dword ptr [r11 + {l_nr}], {nr_epoll_ctl}
     je 235f
     cmp dword ptr [r11 + {l_nr}], {nr_ioctl}
@@ -35,7 +35,7 @@ cloister_lane_offers_saved:
     load_args
     jmp 70b
 225:                                // eax = the descriptor, rsi = buffer, rdx = its length
-    find_offer
+    find_slot
     movabs rcx, {user_end}          // nothing of the stub's is the application's
     cmp rsi, rcx
     jae 224b
@@ -56,7 +56,7 @@ cloister_lane_offers_saved:
     cmp r10, rcx
     ja 224b
     mov ecx, dword ptr [rdi + {slot_at}]
-    movabs r10, {offers}
+    movabs r10, {read_slots}
     add r10, rcx
     add r9, r10
     mov r10d, edx
@@ -99,21 +99,21 @@ cloister_lane_offers_saved:
     shl rcx, {taken_shift}
     add rcx, rax
     lock cmpxchg qword ptr [rdi], rcx
-cloister_lane_offers_claimed:
+cloister_lane_slots_claimed:
     jne 224b
-cloister_lane_offers_taken:
-    inc dword ptr [r11 + {l_offered}]
+cloister_lane_slots_taken:
+    inc dword ptr [r11 + {l_slot_hits}]
 230:
     load_args
     jmp cloister_lane_out
-cloister_lane_offers_change:
+cloister_lane_slots_change:
 229:
     test eax, {then_empty}
     jz 224b
     mov qword ptr [r11 + {l_result}], {eagain}
     jmp 230b
 240:                                // FIONREAD: eax = the descriptor, rdx = where to. Done again, it is as it was.
-    find_offer
+    find_slot
     movabs rcx, {user_end}
     cmp rdx, rcx
     jae 224b
@@ -122,17 +122,17 @@ cloister_lane_offers_change:
     cmp ecx, {untold}
     je 224b
     add r8d, ecx
-    cmp rax, qword ptr [rdi]        // both are of one offer
+    cmp rax, qword ptr [rdi]        // both are of one fill
     jne 224b
     mov dword ptr [rdx], r8d
     mov qword ptr [r11 + {l_result}], 0
-    inc dword ptr [r11 + {l_offered}]
+    inc dword ptr [r11 + {l_slot_hits}]
     jmp 230b
 235:                                // edi = epoll, esi = operation, eax = descriptor, r10 = event
-    movabs r8, {offers}
+    movabs r8, {read_slots}
     cmp edi, dword ptr [r8 + {o_epoll}]
     jne 224b
-    cmp edi, dword ptr [rcx + {cmd_offers}]
+    cmp edi, dword ptr [rcx + {cmd_slots}]
     jae 224b
     movzx ecx, byte ptr [r8 + rax + {o_states}]
     mov edx, eax
@@ -182,8 +182,8 @@ cloister_lane_offers_change:
     mov qword ptr [r11 + {l_result}], 0
     inc ecx
     mov dword ptr [r8 + {o_laid}], ecx
-cloister_lane_offers_laid:
-    inc dword ptr [r11 + {l_offered}]
+cloister_lane_slots_laid:
+    inc dword ptr [r11 + {l_slot_hits}]
     // What the Sentry finds there is done. It sets the state itself if this does not come to it.
     mov byte ptr [r8 + rdx + {o_states}], al
     jmp 230b

@@ -1,29 +1,29 @@
-//! What is answered beside the Sentry: offers to an address space's reads, and the changes of an
-//! epoll that lie there until the Sentry looks. See [`stub::lane`] for the other side,
-//! [`stub::offers`] for the layout.
+//! What is answered beside the Sentry: read slots of an address space, and the changes of an epoll
+//! that lie there until the Sentry looks. See [`stub::lane`] for the other side,
+//! [`stub::read_slots`] for the layout.
 //!
 //! ## Invariants
 //!
 //! - All that lies in the shared part the application can forge. Nothing is believed of it but the
-//!   number of bytes taken of an offer, which who offered them bounds, and changes, which are
-//!   checked as the system call's.
-//! - A slot has one offer at a time: [`Slot::live`], which is the Sentry's own, says whose.
-//! - The area is mapped from before [`stub::CMD_OFFERS`] says so until its process has ended or
-//!   serves another program. Its memory is given back when nobody has an [`Area`] any more: an
-//!   offer may outlive the process.
+//!   number of bytes taken of a slot, which the object that filled it bounds, and changes, which
+//!   are checked as the system call's.
+//! - A slot has one fill at a time: [`Slot::live`], which is the Sentry's own, says whose.
+//! - The area is mapped from before [`stub::CMD_READ_SLOTS`] says so until its process has ended or
+//!   serves another program. Its memory is given back when nobody has an [`Area`] any more: a
+//!   filled slot may outlive the process.
 //! - [`Area::end`] is final: after it, no claim of an application that does not forge succeeds.
 //!
 //! Lock order: `Area::taken` is held while changes are applied. What giving the memory back takes
 //! is a leaf.
 
-use crate::lanes::words::offer as words;
+use crate::lanes::words::slot as words;
 use crate::process::{Factory, Run, Unit};
 use hostcall::MemSlice;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use stub::offers as at;
-use wait::offer::{Place, Then};
+use stub::read_slots as at;
+use wait::read_slots::{ReadSlots, Remainder};
 
 /// The Sentry's side of it.
 pub struct Area {
@@ -33,23 +33,23 @@ pub struct Area {
     command: Mutex<Option<Unit>>,
     ended: AtomicBool,
     slots: Vec<Slot>,
-    /// How many offers there were.
+    /// How many fills there were.
     number: AtomicU32,
-    /// The pieces that no offer has: a bit for each.
+    /// The pieces that no fill has: a bit for each.
     free: AtomicU32,
     /// How much there is to be read is not told any more.
     untold: AtomicBool,
     /// How many changes have been taken.
     taken: Mutex<u32>,
-    /// Descriptors that are read where an offer is looked for.
+    /// Descriptors that are read where a slot is looked at.
     wanted: [AtomicU64; (at::COUNT as usize).div_ceil(64)],
 }
 
 #[derive(Default)]
 struct Slot {
-    /// The number of the offer there; 0 for none.
+    /// The number of the fill there; 0 for none.
     live: AtomicU32,
-    /// Bits of the piece that the offer has; 0: its data are in the slot.
+    /// Bits of the piece that the fill has; 0: its data are in the slot.
     piece: AtomicU32,
 }
 
@@ -130,7 +130,7 @@ impl Area {
 
     fn say(&self, count: u32) {
         if let Some(u) = *self.command.lock() {
-            let word = self.factory.unit(u).sub(stub::CMD_OFFERS as usize, 4);
+            let word = self.factory.unit(u).sub(stub::CMD_READ_SLOTS as usize, 4);
             word.atomic_u32()
                 .expect("aligned")
                 .store(count, Ordering::SeqCst);
@@ -152,7 +152,7 @@ impl Area {
         (m, m.sub(0, 8).atomic_u64().expect("aligned"))
     }
 
-    /// No offers any more, and no changes: from now on the Sentry is asked.
+    /// No slot is filled any more, and no changes are taken: from now on the Sentry is asked.
     pub fn end(&self) {
         self.ended.store(true, Ordering::SeqCst);
         self.say(0);
@@ -205,7 +205,7 @@ impl Area {
         self.ended.load(Ordering::SeqCst)
     }
 
-    /// A descriptor is read where an offer is looked for.
+    /// A descriptor is read where a slot is looked at.
     pub fn want(&self, fd: i32) {
         if (0..at::COUNT as i32).contains(&fd) {
             let word = &self.wanted[fd as usize / 64];
@@ -282,12 +282,12 @@ impl Area {
     }
 }
 
-/// The highest bit of an offer's number, which is always set, and the others.
+/// The highest bit of a fill's number, which is always set, and the others.
 const NUMBER_BIT: u32 = 63 - at::NUMBER_SHIFT as u32;
 const NUMBER_MASK: u32 = (1 << NUMBER_BIT) - 1;
 
-impl Place for Area {
-    fn put(&self, slot: u32, parts: [&[u8]; 2], then: Then) -> Option<u32> {
+impl ReadSlots for Area {
+    fn fill(&self, slot: u32, parts: [&[u8]; 2], then: Remainder) -> Option<u32> {
         let len = parts[0].len() + parts[1].len();
         let own = self.slots.get(slot as usize)?;
         if self.has_ended() {
@@ -317,9 +317,9 @@ impl Place for Area {
         m.sub(at::SLOT_AT as usize, 4)
             .copy_from(&(data as u32).to_le_bytes());
         let (then, behind) = match then {
-            Then::Ask => (0, 0),
-            Then::Empty => (at::THEN_EMPTY, 0),
-            Then::More(behind) => (at::THEN_MORE, behind),
+            Remainder::Ask => (0, 0),
+            Remainder::Empty => (at::THEN_EMPTY, 0),
+            Remainder::More(behind) => (at::THEN_MORE, behind),
         };
         self.behind(slot).store(behind, Ordering::SeqCst);
         // Who ends counts sees this, or is seen here.
@@ -328,7 +328,7 @@ impl Place for Area {
         }
         let w =
             at::LIVE | then | (len as u64) << at::LEN_SHIFT | u64::from(number) << at::NUMBER_SHIFT;
-        if !words::put(word, w, || self.has_ended()) {
+        if !words::fill(word, w, || self.has_ended()) {
             own.piece.store(0, Ordering::Relaxed);
             own.live.store(0, Ordering::SeqCst);
             self.free.fetch_or(piece, Ordering::SeqCst);
@@ -337,15 +337,15 @@ impl Place for Area {
         Some(number)
     }
 
-    fn end(&self, slot: u32, number: u32) -> usize {
+    fn revoke(&self, slot: u32, number: u32) -> usize {
         let Some(own) = self.slots.get(slot as usize) else {
             return 0;
         };
-        // (No offer has the number 0, which stands for none.)
+        // (No fill has the number 0, which stands for none.)
         if number == 0 || own.live.load(Ordering::SeqCst) != number {
             return 0;
         }
-        let taken = words::end(self.slot(slot).1);
+        let taken = words::revoke(self.slot(slot).1);
         let piece = own.piece.swap(0, Ordering::Relaxed);
         own.live.store(0, Ordering::SeqCst);
         self.free.fetch_or(piece, Ordering::SeqCst);

@@ -8,7 +8,7 @@ fn with_area(f: impl FnOnce(&Area)) {
     let platform = Notify::new(Lanes::All).unwrap();
     let space = platform.new_address_space().unwrap();
     // None on a CPU without BMI2.
-    if let Some(a) = space.lanes().and_then(|l| l.offers()) {
+    if let Some(a) = space.lanes().and_then(|l| l.read_slots()) {
         f(&a);
     }
 }
@@ -24,7 +24,7 @@ impl Area {
     /// How many descriptors the process sees to have a slot.
     fn told(&self) -> u32 {
         let u = self.command.lock().unwrap();
-        let word = self.factory.unit(u).sub(stub::CMD_OFFERS as usize, 4);
+        let word = self.factory.unit(u).sub(stub::CMD_READ_SLOTS as usize, 4);
         word.atomic_u32().unwrap().load(Ordering::SeqCst)
     }
 
@@ -47,13 +47,13 @@ impl Area {
 const LAST: u32 = at::COUNT as u32 - 1;
 
 #[test]
-fn an_offer_lies_in_its_slot_and_nowhere_else() {
+fn a_fill_writes_its_slot_and_nothing_else() {
     with_area(|a| {
-        let all = 0..stub::offers::LEN;
+        let all = 0..stub::read_slots::LEN;
         for slot in [0, 7, LAST] {
             let before = a.bytes(all.clone());
             let parts: [&[u8]; 2] = [&[1; 1000], &[2; at::OWN as usize - 1000]];
-            let n = a.put(slot, parts, Then::Empty).unwrap();
+            let n = a.fill(slot, parts, Remainder::Empty).unwrap();
             let now = a.bytes(all.clone());
             let from = (at::SLOTS + u64::from(slot) * at::SLOT_LEN) as usize;
             let (own, len) = (from..from + at::SLOT_LEN as usize, at::OWN as usize);
@@ -70,15 +70,15 @@ fn an_offer_lies_in_its_slot_and_nowhere_else() {
             );
             assert_eq!(word & 0xf, at::LIVE | at::THEN_EMPTY);
             // One at a time.
-            assert_eq!(a.put(slot, [b"x", b""], Then::Ask), None);
-            assert_eq!(Place::end(a, slot, n), 0);
-            let next = a.put(slot, [b"x", b""], Then::Ask).unwrap();
+            assert_eq!(a.fill(slot, [b"x", b""], Remainder::Ask), None);
+            assert_eq!(ReadSlots::revoke(a, slot, n), 0);
+            let next = a.fill(slot, [b"x", b""], Remainder::Ask).unwrap();
             assert_ne!(next, n);
         }
     });
 }
 
-/// What a slot says of an offer: how many bytes more there are, and those that are offered.
+/// What a filled slot says: how many bytes more there are, and those that it holds.
 fn laid(a: &Area, slot: u32) -> (u32, Vec<u8>) {
     let from = at::SLOTS + u64::from(slot) * at::SLOT_LEN;
     let word = u64::from_le_bytes(a.bytes(from..from + 8).try_into().unwrap());
@@ -89,13 +89,15 @@ fn laid(a: &Area, slot: u32) -> (u32, Vec<u8>) {
 }
 
 #[test]
-fn larger_offers_have_pieces_of_their_own() {
+fn larger_fills_have_pieces_of_their_own() {
     with_area(|a| {
         let parts = |len: usize, b: u8| (vec![b; len / 3], vec![b; len - len / 3]);
         let mut live = Vec::new();
         for (slot, len) in (0..).zip([5000, 1, 1984, 1985, 8192, 8193, 65_536]) {
             let (x, y) = parts(len, slot as u8 + 1);
-            let n = a.put(slot, [&x, &y], Then::More(70_000 + slot)).unwrap();
+            let n = a
+                .fill(slot, [&x, &y], Remainder::More(70_000 + slot))
+                .unwrap();
             live.push((slot, n, len));
         }
         for (slot, _, len) in &live {
@@ -103,23 +105,23 @@ fn larger_offers_have_pieces_of_their_own() {
         }
         // As many large ones as there are, and small ones in their place.
         let mut more = 0;
-        while let Some(n) = a.put(10 + more, [&[7; 8193], b""], Then::Ask) {
+        while let Some(n) = a.fill(10 + more, [&[7; 8193], b""], Remainder::Ask) {
             live.push((10 + more, n, 8193));
             more += 1;
         }
         assert_eq!(u64::from(more), at::LARGE_COUNT - 2);
-        while let Some(n) = a.put(10 + more, [&[8; 8192], b""], Then::Ask) {
+        while let Some(n) = a.fill(10 + more, [&[8; 8192], b""], Remainder::Ask) {
             live.push((10 + more, n, 8192));
             more += 1;
         }
         assert_eq!(u64::from(more), at::LARGE_COUNT - 2 + at::SMALL_COUNT - 3);
         assert!(
-            a.put(100, [&[9; at::OWN as usize], b""], Then::Ask)
+            a.fill(100, [&[9; at::OWN as usize], b""], Remainder::Ask)
                 .is_some()
         );
         for (slot, n, len) in live {
             assert_eq!(laid(a, slot).1.len(), len);
-            assert_eq!(Place::end(a, slot, n), 0);
+            assert_eq!(ReadSlots::revoke(a, slot, n), 0);
         }
         assert_eq!(a.free.load(Ordering::SeqCst), ALL);
     });
@@ -128,27 +130,27 @@ fn larger_offers_have_pieces_of_their_own() {
 #[test]
 fn counts_end_for_good() {
     with_area(|a| {
-        a.put(1, [b"x", b""], Then::More(5)).unwrap();
+        a.fill(1, [b"x", b""], Remainder::More(5)).unwrap();
         assert_eq!(laid(a, 1).0, 5);
         a.end_counts();
         assert_eq!(laid(a, 1), (at::UNTOLD, b"x".to_vec()));
-        a.put(2, [b"y", b""], Then::More(5)).unwrap();
+        a.fill(2, [b"y", b""], Remainder::More(5)).unwrap();
         assert_eq!(laid(a, 2), (at::UNTOLD, b"y".to_vec()));
     });
 }
 
 #[test]
-fn what_has_no_room_is_not_offered() {
+fn what_has_no_room_is_not_filled_in() {
     with_area(|a| {
-        let before = a.bytes(0..stub::offers::LEN);
+        let before = a.bytes(0..stub::read_slots::LEN);
         let much = [0xff; at::MAX as usize + 1];
-        assert_eq!(a.put(0, [&much, b""], Then::Ask), None);
-        assert_eq!(a.put(0, [&much[1..], b"x"], Then::Ask), None);
+        assert_eq!(a.fill(0, [&much, b""], Remainder::Ask), None);
+        assert_eq!(a.fill(0, [&much[1..], b"x"], Remainder::Ask), None);
         for slot in [LAST + 1, 1 << 21, u32::MAX] {
-            assert_eq!(a.put(slot, [b"x", b""], Then::Ask), None);
-            assert_eq!(Place::end(a, slot, 1 << 31), 0);
+            assert_eq!(a.fill(slot, [b"x", b""], Remainder::Ask), None);
+            assert_eq!(ReadSlots::revoke(a, slot, 1 << 31), 0);
         }
-        assert_eq!(a.bytes(0..stub::offers::LEN), before);
+        assert_eq!(a.bytes(0..stub::read_slots::LEN), before);
     });
 }
 
@@ -156,19 +158,19 @@ fn what_has_no_room_is_not_offered() {
 fn a_forged_word_tells_no_more_than_a_number_of_bytes() {
     with_area(|a| {
         for forged in [0, !0, at::LIVE, !at::LIVE, 5 << at::TAKEN_SHIFT, 1 << 63] {
-            let n = a.put(3, [b"hello", b""], Then::Ask).unwrap();
+            let n = a.fill(3, [b"hello", b""], Remainder::Ask).unwrap();
             a.slot(3).1.store(forged, Ordering::SeqCst);
-            // No other offer's end.
-            assert_eq!(Place::end(a, 3, n ^ 1), 0);
-            assert_eq!(Place::end(a, 3, 0), 0);
+            // Another fill is not revoked.
+            assert_eq!(ReadSlots::revoke(a, 3, n ^ 1), 0);
+            assert_eq!(ReadSlots::revoke(a, 3, 0), 0);
             assert_eq!(a.slot(3).1.load(Ordering::SeqCst), forged);
             let taken = (forged >> at::TAKEN_SHIFT & at::LEN_MASK) as usize;
-            assert_eq!(Place::end(a, 3, n), taken);
+            assert_eq!(ReadSlots::revoke(a, 3, n), taken);
             // It is over, whatever stood there, and stands there now.
             assert_eq!(a.slot(3).1.load(Ordering::SeqCst), 0);
             a.slot(3).1.store(forged, Ordering::SeqCst);
-            assert_eq!(Place::end(a, 3, n), 0);
-            assert_eq!(Place::end(a, 3, 0), 0);
+            assert_eq!(ReadSlots::revoke(a, 3, n), 0);
+            assert_eq!(ReadSlots::revoke(a, 3, 0), 0);
         }
     });
 }
@@ -176,13 +178,13 @@ fn a_forged_word_tells_no_more_than_a_number_of_bytes() {
 #[test]
 fn descriptors_without_a_place_are_nobodys() {
     with_area(|a| {
-        let before = a.bytes(0..stub::offers::LEN);
+        let before = a.bytes(0..stub::read_slots::LEN);
         for fd in [-1, i32::MIN, LAST as i32 + 1, 0x100, i32::MAX] {
             a.want(fd);
             assert!(!a.wants(fd));
             a.set_state(fd, InSet::Yes);
         }
-        assert_eq!(a.bytes(0..stub::offers::LEN), before);
+        assert_eq!(a.bytes(0..stub::read_slots::LEN), before);
         for fd in [0, 63, 64, LAST as i32] {
             assert!(!a.wants(fd));
             a.want(fd);
@@ -273,7 +275,7 @@ fn what_lay_there_before_a_deferral_is_nobodys() {
 fn an_end_is_final() {
     with_area(|a| {
         assert_eq!(a.told(), at::COUNT as u32);
-        let n = a.put(5, [b"hello", b""], Then::Ask).unwrap();
+        let n = a.fill(5, [b"hello", b""], Remainder::Ask).unwrap();
         a.defer_for(Some(4));
         Area::end(a);
         assert!(a.has_ended());
@@ -281,12 +283,12 @@ fn an_end_is_final() {
         assert_eq!(a.word(at::EPOLL).load(Ordering::SeqCst), at::NO_EPOLL);
         let word = a.slot(5).1.load(Ordering::SeqCst);
         assert_ne!(word & at::CLOSED, 0);
-        assert_eq!(a.put(6, [b"x", b""], Then::Ask), None);
-        // Who offered it is told what was taken, all the same.
+        assert_eq!(a.fill(6, [b"x", b""], Remainder::Ask), None);
+        // The source is told what was taken, all the same.
         let w = word + (2 << at::TAKEN_SHIFT);
         a.slot(5).1.store(w, Ordering::SeqCst);
-        assert_eq!(Place::end(a, 5, n), 2);
-        assert_eq!(a.put(5, [b"x", b""], Then::Ask), None);
+        assert_eq!(ReadSlots::revoke(a, 5, n), 2);
+        assert_eq!(a.fill(5, [b"x", b""], Remainder::Ask), None);
         a.unmapped();
         assert!(a.command.lock().is_none());
         // Without its process, too.

@@ -10,7 +10,7 @@ const FIRST: usize = 8;
 
 /// See the module.
 #[derive(Default)]
-pub struct Told {
+pub struct RefusalLog {
     pub log: Option<HostFd>,
     pub first: Option<HostFd>,
     journal: Journal,
@@ -20,7 +20,7 @@ pub struct Told {
 /// What a hint begins with, for the person who hears of refusals otherwise.
 pub const HINT: char = '!';
 
-impl Told {
+impl RefusalLog {
     /// Something that the person may want to know; told once.
     pub fn hint(&mut self, text: &str) {
         if let Some(first) = &self.first
