@@ -1,5 +1,5 @@
 use super::*;
-use crate::devices::{Address, How, NewKind, Wanted};
+use crate::devices::{Address, How, LinkRequest, NewKind};
 use crate::sys::{AF_INET, SOCK_STREAM};
 use crate::testing::World;
 use std::net::{IpAddr, SocketAddr};
@@ -23,11 +23,11 @@ fn two_worlds() -> [World; 2] {
         here.ns.sibling(&vfs::userns::UserNs::default()),
         here.cred.clone(),
     );
-    let end = |name: &str, ns| Wanted {
+    let end = |name: &str, ns| LinkRequest {
         name: Some(name.into()),
         ns,
         up: Some(true),
-        ..Wanted::default()
+        ..LinkRequest::default()
     };
     let (near, far) = (end("near", None), end("far", Some(there.ns.clone())));
     here.ns.add_link(NewKind::Veth, &near, &far, None).unwrap();
