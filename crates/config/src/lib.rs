@@ -12,7 +12,7 @@ pub use memory::{
 pub use resources::{BoundsSpec, LEAST_MEMORY, Limits, MemoryChange, Replacement};
 
 use hostcall::{HostFd, RawFd};
-use net::devices::{Gate, Link, Setup};
+use net::devices::{DeviceSetup, Gate, Link, Setup};
 use seccomp::bpf::Insn;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -394,6 +394,19 @@ impl DevicesSpec {
     }
 }
 
+/// The body of [`control::REFRESH`], as JSON: what has become of the devices since the start, or
+/// since the last such word.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DevicesChange {
+    /// Those that have gone, by their indices on the host.
+    pub gone: Vec<u32>,
+    /// Those that are there still, with the addresses that are new.
+    pub stays: Vec<DeviceSetup>,
+    /// Those that have come, whose sockets follow; and of all, routes and neighbours that are new.
+    /// Its rules and its log are for a sandbox that had none.
+    pub come: DevicesSpec,
+}
+
 /// All of it.
 pub struct Config {
     pub platform: PlatformKind,
@@ -523,6 +536,11 @@ pub mod control {
     /// Starter → Sentry: nobody waits any more for what an [`EXEC`] asked for; `u32` its number.
     /// The answer comes all the same.
     pub const GIVE_UP: u32 = 27;
+
+    /// Starter → Sentry, from the root container's only: devices of the host have come, changed or
+    /// gone; `u32` number; descriptors: a file with a [`DevicesChange`](super::DevicesChange), then
+    /// the sockets of those that have come, and what else it names.
+    pub const REFRESH: u32 = 28;
 
     /// Every process.
     pub const ALL: u32 = u32::MAX;

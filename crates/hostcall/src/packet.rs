@@ -229,7 +229,12 @@ pub fn receive(fd: RawFd, header: &mut [u8; HEADER], frame: &mut [u8]) -> Result
 /// # Errors
 ///
 /// `EINTR`; `ENOMEM` where the host has none; `EINVAL` for more than [`WAIT_MAX`] sockets.
-pub fn wait(sockets: &[HostFd], bell: Option<&Bell>, most: i32) -> Result<()> {
+pub fn wait(
+    sockets: impl ExactSizeIterator<Item = RawFd>,
+    bell: Option<&Bell>,
+    most: i32,
+) -> Result<()> {
+    let count = sockets.len();
     let mut all = [libc::pollfd {
         fd: -1,
         events: libc::POLLIN,
@@ -237,15 +242,11 @@ pub fn wait(sockets: &[HostFd], bell: Option<&Bell>, most: i32) -> Result<()> {
     }; WAIT_MAX + 1];
     let (first, rest) = all.split_first_mut().ok_or(EINVAL)?;
     first.fd = bell.map_or(-1, |b| b.0.raw());
-    for (to, s) in rest
-        .get_mut(..sockets.len())
-        .ok_or(EINVAL)?
-        .iter_mut()
-        .zip(sockets)
-    {
-        to.fd = s.raw();
+    let rest = rest.get_mut(..count).ok_or(EINVAL)?;
+    for (to, fd) in rest.iter_mut().zip(sockets) {
+        to.fd = fd;
     }
-    crate::file::poll(&mut all[..=sockets.len()], most)?;
+    crate::file::poll(&mut all[..=count], most)?;
     if let (Some(b), true) = (bell, all[0].revents != 0) {
         b.still();
     }

@@ -3,7 +3,7 @@
 
 use crate::addr::Endpoint;
 use crate::bindings::{PortRange, PortTable};
-use crate::devices::{Bell, Confs, Device, Kind, LinkRequest, Listeners, Table};
+use crate::devices::{Bells, Confs, Device, Kind, LinkRequest, Listeners, Table};
 use crate::groups::DeviceGroups;
 use crate::host::HostNetwork;
 use crate::inflight::InFlightRegistry;
@@ -47,7 +47,9 @@ pub struct NetNamespace {
     /// Our own packets on its devices, from when it has some.
     stack: OnceLock<Arc<Stack>>,
     /// For them.
-    bell: Mutex<Option<Bell>>,
+    bells: Mutex<Option<Bells>>,
+    /// Held while devices of the host come and go. Before all other locks here.
+    pub(crate) taking: Mutex<()>,
     pub(crate) tcp: PortTable<Listener>,
     pub(crate) udp: PortTable<dyn UdpReceiver>,
     pub(crate) raw: RawSockets,
@@ -198,7 +200,8 @@ impl NetNamespace {
             host,
             way_out,
             stack: OnceLock::new(),
-            bell: Mutex::default(),
+            bells: Mutex::default(),
+            taking: Mutex::default(),
             tcp: PortTable::new(),
             udp: PortTable::new(),
             raw: RawSockets::default(),
@@ -311,13 +314,13 @@ impl NetNamespace {
         let _ = self.memory.set(memory.clone());
     }
 
-    /// What wakes a task that waits for devices' frames itself. To be made before the allow-lists.
-    pub fn set_bell(&self, bell: Bell) {
-        *self.bell.lock() = Some(bell);
+    /// What wakes who waits for devices' frames. To be made before the allow-lists.
+    pub fn set_bells(&self, bells: Bells) {
+        *self.bells.lock() = Some(bells);
     }
 
-    pub(crate) fn take_bell(&self) -> Option<Bell> {
-        self.bell.lock().take()
+    pub(crate) fn take_bells(&self) -> Option<Bells> {
+        self.bells.lock().take()
     }
 
     pub(crate) fn memory(&self) -> Option<&Arc<Clas>> {
@@ -459,7 +462,7 @@ impl NetNamespace {
     /// Who answers for the name server at this endpoint.
     pub(crate) fn names_at(&self, to: Endpoint) -> Option<(&Arc<Stack>, &Arc<Names>)> {
         let stack = self.stack()?;
-        let names = stack.names.as_ref()?;
+        let names = stack.names.get()?;
         Names::is_for(to).then_some((stack, names))
     }
     /// These rules for what may leave hold from now on. `ENODEV` where there are no devices.

@@ -72,6 +72,9 @@ pub enum Request {
     Network,
     /// Rules of the network, in the descriptor.
     Rules,
+    /// Devices have come, changed or gone: the descriptors that the Sentry wants then
+    /// ([`config::control::REFRESH`]).
+    Refresh,
     /// As `Census`, of the memory.
     Memory,
     /// The same, by places.

@@ -84,8 +84,8 @@ pub use exec::{Detached, Exec, base, exec, exec_detached};
 pub use leaving::{complete, open_log, resolvers};
 pub use lifecycle::{
     After, Ps, Scope, cgroups, change_memory, events, kill, kill_process, kills_for_memory, list,
-    memory_map, memory_report, network_report, pause, ps, resume, run, set_rules, start, state,
-    tar, update, wait,
+    memory_map, memory_report, network_report, pause, ps, refresh_network, resume, run, set_rules,
+    start, state, tar, update, wait,
 };
 pub use log::{Format, Log, in_words};
 pub use seccomp::features as seccomp_features;

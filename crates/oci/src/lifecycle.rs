@@ -203,6 +203,28 @@ pub fn set_rules(rt: &Runtime, id: &str, mut rules: Rules) -> Result<()> {
     say(&c, &Request::Rules, &rules, "the rules")
 }
 
+/// `network refresh`: a running container follows what has become of its network namespace.
+pub fn refresh_network(rt: &Runtime, id: &str) -> Result<()> {
+    let c = open(rt, id)?;
+    let _lock = c.dir.lock()?;
+    if c.record.sandbox.is_some() {
+        return Err(Error::new(
+            "the network is that of the pod's first container: refresh that",
+        ));
+    }
+    if c.record.devices == Owner::Host {
+        return Err(Error::new(
+            "the container has no devices of a network namespace (--net=none, --net=host)",
+        ));
+    }
+    match c.status() {
+        Status::Running | Status::Paused => network::refresh(rt, &c),
+        s => Err(Error::new(format!(
+            "cannot refresh the network of a container in the {s} state"
+        ))),
+    }
+}
+
 /// `memory show`: who has a container's memory.
 pub fn memory_report(rt: &Runtime, id: &str) -> Result<MemoryReport> {
     let what = "what the sandbox tells of its memory";

@@ -345,7 +345,12 @@ impl Monitor {
             Request::Resume if self.phase == Status::Paused => {
                 self.ask_for(r, id, control::RESUME, Vec::new());
             }
-            Request::Join | Request::Pause | Request::Resume => self.refuse_in_phase(id),
+            Request::Refresh if matches!(self.phase, Status::Running | Status::Paused) => {
+                self.ask_for(r, id, control::REFRESH, given);
+            }
+            Request::Join | Request::Pause | Request::Resume | Request::Refresh => {
+                self.refuse_in_phase(id);
+            }
             Request::Limits(new) => {
                 let body = serde_json::to_vec(&new).unwrap_or_default();
                 self.tell(r, Sender::confirmed(id), Message::Limits(body));

@@ -1,5 +1,5 @@
 //! The devices of a container's network namespace: taken over at its start, when whoever manages
-//! the container has made them, and given back when it is deleted.
+//! the container has made them, followed when they change, and given back when it is deleted.
 //!
 //! # Invariants
 //!
@@ -15,11 +15,13 @@ use crate::container::Container;
 use crate::reach::reach;
 use crate::state::{self, Dir, Owner};
 use crate::{Error, Result, Runtime, Tried, files, leaving};
-use config::DevicesSpec;
+use config::{DevicesChange, DevicesSpec};
+use egress::Rules;
 use hostcall::{HostFd, RawFd};
 use rustix::fs::{Mode, OFlags};
 use sandbox::capture::{self, Tap, Until};
-use sandbox::devices::{self, Kept, Namespace, Outcome, OwnedDevices, Place};
+use sandbox::devices::{self, Change, Kept, Link, Namespace, Outcome, OwnedDevices, Place, Setup};
+use serde::Serialize;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::path::Path;
 
@@ -64,24 +66,113 @@ fn write_down(c: &Container, taps: &[Tap]) -> Result<()> {
     Ok(capture::start(taps, &file, until).map(drop)?)
 }
 
+/// Devices as a Sentry gets them: what it is told, and the descriptors that follow.
+struct Parcel {
+    spec: DevicesSpec,
+    fds: Vec<RawFd>,
+    _log: Option<OwnedFd>,
+}
+
+impl Parcel {
+    /// What a sandbox gets that had no devices.
+    fn first(c: &Container, taken: &OwnedDevices) -> Result<Parcel> {
+        let leaving = &c.record.leaving;
+        let log = leaving.log.as_deref().map(leaving::open_log).transpose()?;
+        let mut parcel = Parcel::new(&taken.setup, &taken.links, taken.names.as_ref());
+        parcel.spec.rules = leaving.rules.clone();
+        parcel.spec.has_log = log.is_some();
+        parcel.fds.extend(log.as_ref().map(AsRawFd::as_raw_fd));
+        Ok(Parcel {
+            _log: log,
+            ..parcel
+        })
+    }
+
+    /// Without what may leave, and where refusals are told.
+    fn new(setup: &Setup, links: &[Link], names: Option<&HostFd>) -> Parcel {
+        let fds = links.iter().map(|l| &l.fd).chain(names);
+        Parcel {
+            fds: fds.map(HostFd::raw).collect(),
+            spec: DevicesSpec {
+                setup: setup.clone(),
+                receive_buffers: links.iter().map(|l| l.receive_buffer).collect(),
+                has_names: names.is_some(),
+                rules: Rules::default(),
+                has_log: false,
+            },
+            _log: None,
+        }
+    }
+
+    /// Asks with it, behind the words that say what it is.
+    fn send(&self, c: &Container, request: &Request, words: &impl Serialize) -> Result<()> {
+        let text = serde_json::to_vec(words).tried("describe the network's devices")?;
+        let body = files::in_memory(&text)?;
+        let fds = [&[body.as_raw_fd()], &self.fds[..]].concat();
+        c.ask(request, &fds).map(drop)
+    }
+}
+
 /// Starts it with these devices.
 fn hand_over(c: &Container, taken: &OwnedDevices) -> Result<()> {
-    let leaving = &c.record.leaving;
-    let log = leaving.log.as_deref().map(leaving::open_log).transpose()?;
-    let spec = DevicesSpec {
-        setup: taken.setup.clone(),
-        receive_buffers: taken.links.iter().map(|l| l.receive_buffer).collect(),
-        has_names: taken.names.is_some(),
-        rules: leaving.rules.clone(),
-        has_log: log.is_some(),
+    let parcel = Parcel::first(c, taken)?;
+    parcel.send(c, &Request::Start, &parcel.spec)
+}
+
+/// Has a running container follow what has become of the devices of its namespace since its start,
+/// or since this was done last.
+pub fn refresh(rt: &Runtime, c: &Container) -> Result<()> {
+    let _lock = state::lock_networks(&rt.root)?;
+    let monitor = reach(c.record.pid, c.record.pid_start)?.ok_or(Error::NotRunning)?;
+    let place = Place::Process(to_host_fd(monitor.into_fd()));
+    let refreshed = devices::inside(&place, || match c.dir.load_network()? {
+        Some(kept) => refresh_here(rt, c, kept),
+        None => begin_here(rt, c),
+    });
+    refreshed?.unwrap_or_else(|| {
+        Err(Error::new(
+            "this user may not take over devices of the container's network",
+        ))
+    })
+}
+
+fn refresh_here(rt: &Runtime, c: &Container, kept: Kept) -> Result<()> {
+    let hand_over = |new: &Change| {
+        for w in &new.warnings {
+            rt.log.warning(w);
+        }
+        let parcel = Parcel::new(&new.setup, &new.links, new.names.as_ref());
+        let words = DevicesChange {
+            gone: new.gone.clone(),
+            stays: new.stays.clone(),
+            come: parcel.spec.clone(),
+        };
+        parcel.send(c, &Request::Refresh, &words)
     };
-    let text = serde_json::to_vec(&spec).tried("describe the network's devices")?;
-    let body = files::in_memory(&text)?;
-    let mut fds: Vec<RawFd> = vec![body.as_raw_fd()];
-    fds.extend(taken.links.iter().map(|l| l.fd.raw()));
-    fds.extend(taken.names.as_ref().map(HostFd::raw));
-    fds.extend(log.as_ref().map(AsRawFd::as_raw_fd));
-    c.ask(&Request::Start, &fds).map(drop)
+    devices::refresh(kept, |kept| c.dir.save_network(kept), hand_over)
+}
+
+/// A container that had no devices gets its first ones.
+fn begin_here(rt: &Runtime, c: &Container) -> Result<()> {
+    let Some(Takeover { taken, taps }) = take_over_here(rt, c)? else {
+        return Ok(());
+    };
+    for w in &taken.warnings {
+        rt.log.warning(w);
+    }
+    let begun = write_down(c, &taps).and_then(|()| {
+        let parcel = Parcel::first(c, &taken)?;
+        let words = DevicesChange {
+            gone: Vec::new(),
+            stays: Vec::new(),
+            come: parcel.spec.clone(),
+        };
+        parcel.send(c, &Request::Refresh, &words)
+    });
+    if begun.is_err() {
+        put_back(rt, &c.dir, &taken.kept);
+    }
+    begun
 }
 
 /// Takes over what there is; `None` where the container has its loopback only.

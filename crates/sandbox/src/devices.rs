@@ -12,6 +12,8 @@
 //! 4. IPv6 of the devices is turned off and their addresses go, and with them their routes. Where
 //!    this fails, all is put back.
 //!
+//! Later [`refresh`] does the same for what has come since, and finds what has gone.
+//!
 //! # Invariants
 //!
 //! - The initial network namespace is never touched: the machine would be cut off.
@@ -19,9 +21,11 @@
 //! - Between the sockets' opening and the addresses' end the host may still answer; afterwards it
 //!   has no address to answer for. (It resets connections that it does not know otherwise.)
 
+mod difference;
 mod kept;
 mod namespace;
 mod read;
+mod refresh;
 mod rtnetlink;
 #[cfg(test)]
 mod tests;
@@ -30,6 +34,7 @@ pub use hostcall::packet::Link;
 pub use kept::Kept;
 pub use namespace::{Namespace, Place, inside};
 pub use netstack::setup::Setup;
+pub use refresh::{Change, refresh};
 
 use crate::{Error, step};
 use abi::errno::{EACCES, EPERM};
@@ -75,7 +80,7 @@ pub fn take_over<E: From<Error>>(
         return Err(Error::HostsNetwork.into());
     }
     let mut host = step("ask for the network's devices", Rtnetlink::open())?;
-    let seen = read::see(&mut host)?;
+    let mut seen = read::see(&mut host)?;
     if seen.setup.devices.is_empty() {
         return Ok(Outcome::Nothing);
     }
@@ -94,6 +99,8 @@ pub fn take_over<E: From<Error>>(
         Err(EPERM | EACCES) => return Ok(Outcome::NotAllowed),
         r => step("ask for the right to change devices", r)?,
     }
+    let names = names();
+    seen.kept.has_names = names.is_some();
     keep(&seen.kept)?;
     let mut warnings = seen.warnings;
     if let Err(e) = seen.kept.clear(&mut host, &mut warnings) {
@@ -104,7 +111,7 @@ pub fn take_over<E: From<Error>>(
     Ok(Outcome::Taken(Box::new(OwnedDevices {
         setup: seen.setup,
         links,
-        names: names(),
+        names,
         kept: seen.kept,
         warnings,
     })))

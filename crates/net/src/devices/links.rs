@@ -63,7 +63,7 @@ pub(crate) struct LinkRequest {
 }
 
 /// `dev_valid_name`.
-fn check_name(name: &str) -> Result<()> {
+pub(super) fn check_name(name: &str) -> Result<()> {
     let bad = |c: char| c == '/' || c == ':' || c.is_whitespace();
     if name.is_empty() || name.len() > 15 || name == "." || name == ".." || name.contains(bad) {
         return Err(EINVAL);
@@ -72,9 +72,7 @@ fn check_name(name: &str) -> Result<()> {
 }
 
 /// A name that is free: as it was wished, or with a number in place of its `%d`.
-fn free_name(table: &Table, wanted: Option<&str>, kind: NewKind) -> Result<String> {
-    let numbered = format!("{}%d", kind.name());
-    let name = wanted.unwrap_or(&numbered);
+pub(super) fn free_name(table: &Table, name: &str) -> Result<String> {
     check_name(name)?;
     if let Some((before, after)) = name.split_once("%d") {
         let all = (0..1024).map(|n| format!("{before}{n}{after}"));
@@ -182,7 +180,8 @@ impl NetNamespace {
         }
         let index = {
             let mut t = self.table.lock();
-            let name = free_name(&t, wanted.name.as_deref(), kind)?;
+            let numbered = format!("{}%d", kind.name());
+            let name = free_name(&t, wanted.name.as_deref().unwrap_or(&numbered))?;
             let index = match wanted.index {
                 0 => t.next_index()?,
                 n if n < 0 => return Err(EINVAL),
@@ -410,7 +409,11 @@ fn take_out(t: &mut Table, index: i32, news: &mut Vec<News>) -> Option<Entry> {
     set_up(t, index, false, news);
     set_master(t, index, 0).ok();
     t.neighbours.retain(|(n, _)| n.device != index as u32);
-    t.entries.remove(&index)
+    let e = t.entries.remove(&index)?;
+    for (a, _) in &e.addresses {
+        news.push(News::AddressGone(index, e.name.clone(), a.clone()));
+    }
+    Some(e)
 }
 
 fn change(t: &mut Table, index: i32, w: &LinkRequest) -> Result<()> {

@@ -5,6 +5,7 @@
 //! mod         a namespace takes devices, and has its stack follow the table
 //! table       what a namespace says of its devices
 //! links       devices that are made, changed, moved and taken away
+//! later       devices of the host that come, change and go while programs run
 //! conf        settings of devices
 //! addresses   the same for addresses, routes and neighbours
 //! news        what is told of a change, and to whom
@@ -19,6 +20,7 @@ mod addresses;
 mod bridge;
 mod conf;
 mod device;
+mod later;
 mod links;
 mod news;
 mod table;
@@ -28,6 +30,7 @@ pub(crate) use addresses::How;
 pub(crate) use conf::Confs;
 pub use conf::{ConfOf, Setting, Version as ConfVersion};
 pub(crate) use device::{Device, Kind};
+pub use later::Change;
 pub(crate) use links::{LinkRequest, NewKind};
 pub(crate) use news::{Listener, Listeners, News};
 pub(crate) use table::{Address, LOWER_UP, LinkInfo, NO_DAD, NO_PREFIX_ROUTE, PERMANENT, Table};
@@ -35,13 +38,14 @@ use table::{Entry, Inside};
 
 use crate::interface::LO_INDEX;
 use crate::ns::NetNamespace;
+pub use crate::stack::Bells;
 pub use crate::stack::gate::Start as Gate;
 use crate::stack::{Made, Stack};
 use abi::Result;
 use abi::errno::{EBUSY, EINVAL};
 use hostcall::HostFd;
-pub use hostcall::packet::{Bell, Link};
-pub use netstack::setup::Setup;
+pub use hostcall::packet::Link;
+pub use netstack::setup::{Device as DeviceSetup, Setup};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -55,9 +59,9 @@ impl NetNamespace {
     ///
     /// # Errors
     ///
-    /// `EINVAL` where there is not one socket for each device, `EBUSY` where there are devices
-    /// already, no [`NetNamespace::set_bell`], or another way out; `EAGAIN` where no thread can be
-    /// made.
+    /// `EINVAL` where there is not one socket for each device, `ENOSPC` where there are too many;
+    /// `EBUSY` where there are devices already, no [`NetNamespace::set_bells`], or another way out;
+    /// `EAGAIN` where no thread can be made.
     pub fn attach_devices(
         self: &Arc<Self>,
         setup: Setup,
@@ -68,14 +72,14 @@ impl NetNamespace {
         if setup.devices.len() != links.len() {
             return Err(EINVAL);
         }
-        let bell = self.take_bell().ok_or(EBUSY)?;
-        let stack = Stack::new(self, &setup, links, names, gate);
+        let bells = self.take_bells().ok_or(EBUSY)?;
+        let stack = Stack::new(self, &setup, links, names, gate)?;
         self.set_stack(&stack)?;
         let mut table = self.table.lock();
         table.take(self, &setup);
         self.apply(&table);
         drop(table);
-        stack.serve(bell)
+        stack.serve(bells)
     }
 
     /// Has the stack, the devices and the sockets follow the table.

@@ -82,6 +82,15 @@ impl Address {
         }
     }
 
+    /// As the host had it.
+    pub fn of_setup(a: &setup::Address) -> Address {
+        Address {
+            broadcast: a.broadcast,
+            scope: a.scope,
+            ..Address::new(a.ip, a.prefix)
+        }
+    }
+
     /// The network that it makes reachable.
     pub fn network(&self) -> (IpAddr, u8) {
         let of = self.peer.unwrap_or(self.ip);
@@ -361,39 +370,47 @@ impl Table {
     /// Takes what was in a namespace of the host's over, devices and routes.
     pub fn take(&mut self, ns: &Arc<NetNamespace>, setup: &Setup) {
         for d in &setup.devices {
-            let index = d.index as i32;
-            let Some(device) = Device::new(ns, Kind::Taken, index, d.mac, None) else {
-                continue;
-            };
-            let addresses = d.addresses.iter().map(|a| {
-                let mut own = Address::new(a.ip, a.prefix);
-                (own.broadcast, own.scope) = (a.broadcast, a.scope);
-                (own, None)
-            });
-            let entry = Entry {
-                device,
-                name: d.name.clone(),
-                up: d.flags & IFF_UP != 0,
-                mtu: d.mtu,
-                most_mtu: d.mtu,
-                mac: d.mac,
-                addresses: addresses.collect(),
-                master: None,
-                queue: 1000,
-                group: 0,
-                started: true,
-                link_local: true,
-                taken_flags: d.flags,
-                gso_max: d.gso_max,
-            };
-            self.entries.insert(index, entry);
-            self.last = self.last.max(index);
+            self.take_device(ns, d, d.index as i32, d.name.clone());
         }
         let routes = setup.routes.iter().map(|r| (Route::of_setup(r), None));
         self.routes.extend(routes);
         self.sort_routes();
         let neighbours = setup.neighbours.iter().map(|n| (*n, None));
         self.neighbours.extend(neighbours);
+    }
+}
+
+impl Table {
+    /// Takes a device of the host's with its addresses, by an index and a name that are free.
+    pub fn take_device(
+        &mut self,
+        ns: &Arc<NetNamespace>,
+        d: &setup::Device,
+        index: i32,
+        name: String,
+    ) {
+        let Some(device) = Device::new(ns, Kind::Taken, index, d.mac, None) else {
+            return;
+        };
+        let addresses = d.addresses.iter().map(|a| (Address::of_setup(a), None));
+        let entry = Entry {
+            device,
+            name,
+            up: d.flags & IFF_UP != 0,
+            mtu: d.mtu,
+            most_mtu: d.mtu,
+            mac: d.mac,
+            addresses: addresses.collect(),
+            master: None,
+            queue: 1000,
+            group: 0,
+            started: true,
+            link_local: true,
+            taken_flags: d.flags,
+            gso_max: d.gso_max,
+        };
+        self.entries.insert(index, entry);
+        self.last = self.last.max(index);
     }
 }
 

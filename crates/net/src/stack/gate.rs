@@ -33,8 +33,8 @@ use parking_lot::Mutex;
 use questions::Questions;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Seconds that who sent a datagram is answered.
 pub(crate) const HEARD_FOR: u64 = 180;
@@ -60,7 +60,7 @@ pub(crate) struct Gate {
     generation: AtomicU64,
     /// Leaf lock.
     state: Mutex<State>,
-    log: Option<HostFd>,
+    log: OnceLock<HostFd>,
     pub questions: Questions,
 }
 
@@ -128,7 +128,7 @@ impl Gate {
                 heard: Heard::default(),
                 rules,
             }),
-            log: start.log,
+            log: start.log.map_or_else(OnceLock::new, OnceLock::from),
             questions: Questions::default(),
         }
     }
@@ -248,7 +248,7 @@ impl Gate {
 
     fn tell(&self, refusal: &Refusal) {
         const CLOCK_REALTIME: i32 = 0;
-        let Some(log) = &self.log else { return };
+        let Some(log) = self.log.get() else { return };
         let time = hostcall::time::clock_nanos(CLOCK_REALTIME) as u64 / 1_000_000_000;
         let line = self.state.lock().journal.line(refusal, seconds(), time);
         if let Some(text) = line {
@@ -270,6 +270,13 @@ impl Gate {
         let mut s = self.state.lock();
         let by = Transport::UdpAlone;
         s.guard.answer(asked, bytes, id, by, seconds()).ok()?
+    }
+
+    /// Where refusals are told from now on, if nobody has said it.
+    pub fn tell_to(&self, log: Option<HostFd>) {
+        if let Some(log) = log {
+            let _ = self.log.set(log);
+        }
     }
 
     fn change(&self, rules: Rules) {

@@ -1,6 +1,9 @@
 //! Frames to and from the devices' sockets (`packet(7)` with PACKET_VNET_HDR).
 
-use abi::errno::{EAGAIN, EINTR, ENETDOWN, ENOBUFS};
+use crate::taps::At;
+use abi::Result;
+use abi::errno::{EAGAIN, EINTR, ENETDOWN, ENOBUFS, ENOSPC};
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use hostcall::HostFd;
 use hostcall::packet::{self, Bell, Received};
@@ -16,18 +19,33 @@ const ROOM: usize = (64 << 10) + 64;
 /// Frames from this size on are handed on in the chunk that they came in; smaller ones are copied,
 /// so that what a stranger has us keep is about as large as what he sent.
 const LARGE: usize = 32 << 10;
-/// The most pieces of a frame ([`Link::send`]).
+/// The most pieces of a frame.
 const PARTS: usize = 16;
 /// Before it is tried again to wait, where that failed.
 const PAUSE: Duration = Duration::from_millis(100);
 /// How many chunks are kept for later.
 const SPARE: usize = 32;
 
-/// The sockets, in the order of the setup's devices.
+/// A device of the host's: its socket, and its place here.
+pub(super) struct Taken {
+    /// Its index on the host. Where a program's device had that first, it has another one here.
+    pub host: u32,
+    pub at: At,
+    socket: HostFd,
+    /// The chunk that the next frame goes to. Who has it receives.
+    chunk: Mutex<Vec<u8>>,
+    spare: Arc<Spare>,
+}
+
+/// All of them. Who looks at them has a list of his own, and keeps the socket of a device that goes
+/// meanwhile.
+pub(super) type List = Arc<Vec<Arc<Taken>>>;
+
+/// See [`List`].
+#[derive(Default)]
 pub(super) struct Links {
-    sockets: Vec<HostFd>,
-    /// Of each, the chunk that the next frame goes to. Who has it receives.
-    chunks: Vec<Mutex<Vec<u8>>>,
+    all: ArcSwap<Vec<Arc<Taken>>>,
+    changing: Mutex<()>,
     spare: Arc<Spare>,
 }
 
@@ -64,23 +82,65 @@ impl Drop for Chunk {
 }
 
 impl Links {
-    pub fn new(links: Vec<packet::Link>) -> Links {
-        Links {
-            chunks: links.iter().map(|_| Mutex::new(vec![0; ROOM])).collect(),
-            sockets: links.into_iter().map(|l| l.fd).collect(),
-            spare: Arc::default(),
-        }
+    pub fn all(&self) -> List {
+        self.all.load_full()
     }
 
+    /// The device with this index here.
+    pub fn at(&self, index: u32) -> Option<Arc<Taken>> {
+        let all = self.all.load();
+        all.iter().find(|t| t.at.device as u32 == index).cloned()
+    }
+
+    pub fn has(&self, index: u32) -> bool {
+        let all = self.all.load();
+        all.iter().any(|t| t.at.device as u32 == index)
+    }
+
+    /// One more, by its index on the host. `ENOSPC` where there are as many as can be waited for.
+    pub fn add(&self, host: u32, at: At, socket: HostFd) -> Result<()> {
+        let _one_at_a_time = self.changing.lock();
+        let all = self.all();
+        if all.len() >= packet::WAIT_MAX {
+            return Err(ENOSPC);
+        }
+        let new = Arc::new(Taken {
+            host,
+            at,
+            socket,
+            chunk: Mutex::new(vec![0; ROOM]),
+            spare: self.spare.clone(),
+        });
+        let more: Vec<_> = all.iter().cloned().chain([new]).collect();
+        self.all.store(more.into());
+        Ok(())
+    }
+
+    /// One has gone, by its index on the host.
+    pub fn remove(&self, host: u32) {
+        let _one_at_a_time = self.changing.lock();
+        let all = self.all();
+        let rest: Vec<_> = all.iter().filter(|t| t.host != host).cloned().collect();
+        self.all.store(rest.into());
+    }
+
+    /// Waits until there is a frame, or the bell is rung.
+    pub fn wait(&self, bell: &Bell, most: Option<Duration>) {
+        let most = most.map_or(-1, |m| i32::try_from(m.as_millis()).unwrap_or(i32::MAX));
+        let all = self.all();
+        if let Err(e) = packet::wait(all.iter().map(|t| t.socket.raw()), Some(bell), most)
+            && e != EINTR
+        {
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
+
+impl Taken {
     /// Gives frames that have come by a device to `frame`, so many at most.
-    pub fn receive(
-        &self,
-        device: usize,
-        most: usize,
-        mut frame: impl FnMut(&FrameMeta, Bytes),
-    ) -> Worked {
-        let mut bytes = self.chunks[device].lock();
-        let fd = self.sockets[device].raw();
+    pub fn receive(&self, most: usize, mut frame: impl FnMut(&FrameMeta, Bytes)) -> Worked {
+        let mut bytes = self.chunk.lock();
+        let fd = self.socket.raw();
         let mut header = [0; FrameMeta::LEN];
         let mut worked = Worked::Nothing;
         for _ in 0..most {
@@ -108,29 +168,14 @@ impl Links {
         worked
     }
 
-    /// Waits until there is a frame, or the bell is rung.
-    pub fn wait(&self, bell: Option<&Bell>, most: Option<Duration>) {
-        let most = most.map_or(-1, |m| i32::try_from(m.as_millis()).unwrap_or(i32::MAX));
-        if let Err(e) = packet::wait(&self.sockets, bell, most)
-            && e != EINTR
-        {
-            std::thread::sleep(PAUSE);
-        }
-    }
-}
-
-impl Links {
-    /// Sends a frame by the device of this place.
-    pub fn send(&self, device: usize, meta: &FrameMeta, parts: &[&[u8]]) -> Sent {
+    /// Sends a frame by the device.
+    pub fn send(&self, meta: &FrameMeta, parts: &[&[u8]]) -> Sent {
         let mut slices = [IoSlice::new(&[]); PARTS];
         for (to, from) in slices.iter_mut().zip(parts) {
             *to = IoSlice::new(from);
         }
-        let Some(fd) = self.sockets.get(device) else {
-            return Sent::Yes;
-        };
         let parts = &slices[..parts.len().min(PARTS)];
-        match packet::send(fd.raw(), &meta.to_bytes(), parts) {
+        match packet::send(self.socket.raw(), &meta.to_bytes(), parts) {
             // No room, or no memory for it now.
             Err(EAGAIN | ENOBUFS) => Sent::Full,
             // What the device does not take is lost, as on a wire.

@@ -56,20 +56,22 @@ mod timers;
 
 pub(crate) use options::marks;
 pub(crate) use ports::Made;
+pub use receiving::Bells;
 
 use crate::addr::Endpoint;
 use crate::clock::now;
 use crate::frames::Framed;
+use crate::interface::ETHERNET;
 use crate::ns::NetNamespace;
 use crate::options::Common;
+use crate::taps::At;
 use crate::work::{Job, Next, Ticket};
 use abi::Result;
 use abi::errno::EAGAIN;
 use bytes::Bytes;
 use gate::Gate;
 use hostcall::HostFd;
-use hostcall::packet::{Bell, Link};
-use links::Links;
+use hostcall::packet::Link;
 use names::Names;
 use netstack::ip::{
     About, FrameMeta, IcmpError, Info, Ip, Marks, NoRoute, Pair, Path, Raw, SendError, Sent, Taken,
@@ -99,13 +101,15 @@ pub(crate) struct Stack {
     ticket: Ticket,
     connections: Connections,
     timers: Timers,
-    /// Who receives by the devices of the host, where there are some.
+    /// Who receives by the devices of the host, where there are some; and what wakes him where
+    /// there are others.
     lead: OnceLock<Arc<Lead>>,
+    bells: OnceLock<Arc<Bells>>,
     /// Connections without a socket.
     orphans: AtomicUsize,
     secret: Secret,
     /// Docker's name server.
-    pub(crate) names: Option<Arc<Names>>,
+    pub(crate) names: OnceLock<Arc<Names>>,
     pub(crate) gate: Arc<Gate>,
 }
 
@@ -116,21 +120,25 @@ pub(crate) fn random() -> [u8; 16] {
 }
 
 impl Stack {
-    /// Of devices of the host, in the order of their sockets.
+    /// Of devices of the host, in the order of their sockets. `ENOSPC` where those are too many.
     pub fn new(
         ns: &Arc<NetNamespace>,
         setup: &Setup,
         links: Vec<Link>,
         names: Option<HostFd>,
         rules: gate::Start,
-    ) -> Arc<Stack> {
+    ) -> Result<Arc<Stack>> {
+        let stack = Stack::empty(ns, rules);
+        for (d, link) in setup.devices.iter().zip(links) {
+            stack.take(d.index, d.index as i32, d.mac, link)?;
+        }
+        stack.learn_names(names);
+        Ok(stack)
+    }
+
+    fn empty(ns: &Arc<NetNamespace>, rules: gate::Start) -> Arc<Stack> {
         let gate = Arc::new(Gate::new(rules));
-        let ports = Arc::new(Ports::new(
-            setup,
-            Links::new(links),
-            ns.taps.clone(),
-            gate.clone(),
-        ));
+        let ports = Arc::new(Ports::new(ns.taps.clone(), gate.clone()));
         Arc::new_cyclic(|me| Stack {
             me: me.clone(),
             ns: Arc::downgrade(ns),
@@ -140,22 +148,17 @@ impl Stack {
             connections: Connections::default(),
             timers: Timers::default(),
             lead: OnceLock::new(),
+            bells: OnceLock::new(),
             orphans: AtomicUsize::new(0),
             secret: Secret::new(random()),
-            names: names.map(Names::new),
+            names: OnceLock::new(),
             gate,
         })
     }
 
     /// Of devices that programs make: the worker has it look after timers.
     pub fn of_programs(ns: &Arc<NetNamespace>) -> Arc<Stack> {
-        let stack = Stack::new(
-            ns,
-            &Setup::default(),
-            Vec::new(),
-            None,
-            gate::Start::default(),
-        );
+        let stack = Stack::empty(ns, gate::Start::default());
         let me: Weak<dyn Job> = Arc::downgrade(&stack) as Weak<Stack>;
         stack.timers.serve_by(ns.worker.clone(), me);
         stack
@@ -179,8 +182,46 @@ impl Stack {
         self.timers.look_at(self.ip.deadline());
     }
 
+    /// There is a device of the host's, known by this index here. `ENOSPC` where there are too many.
+    pub fn take(&self, host: u32, device: i32, mac: [u8; 6], link: Link) -> Result<()> {
+        let at = At {
+            device,
+            hardware: ETHERNET,
+            mac,
+        };
+        self.ports.add(host, at, link.fd)?;
+        self.ring();
+        Ok(())
+    }
+
+    /// One has gone, by its index on the host.
+    pub fn leave_taken(&self, host: u32) {
+        self.ports.remove(host);
+        self.ring();
+    }
+
+    /// The devices of the host: their indices there and here.
+    pub fn taken(&self) -> HashMap<u32, i32> {
+        let all = self.ports.taken();
+        all.iter().map(|t| (t.host, t.at.device)).collect()
+    }
+
+    /// Has who waits for frames wait for those of all devices.
+    fn ring(&self) {
+        if let Some(b) = self.bells.get() {
+            b.ring();
+        }
+    }
+
+    /// Questions to Docker's name server go by this socket, if none has come before.
+    pub fn learn_names(&self, socket: Option<HostFd>) {
+        if let Some(s) = socket {
+            let _ = self.names.set(Names::new(s));
+        }
+    }
+
     /// Has threads receive and look after timers, for ever.
-    pub fn serve(self: &Arc<Self>, bell: Bell) -> Result<()> {
+    pub fn serve(self: &Arc<Self>, bells: Bells) -> Result<()> {
         let thread = |name: &str, run: Box<dyn FnOnce() + Send>| {
             let made = std::thread::Builder::new()
                 .name(name.into())
@@ -189,9 +230,13 @@ impl Stack {
             made.map(drop).map_err(|_| EAGAIN)
         };
         let stack = self.clone();
-        let lead = Lead::new(Box::new(Receiving { stack, bell }));
+        let bells = self.bells.get_or_init(|| Arc::new(bells)).clone();
+        let lead = Lead::new(Box::new(Receiving { stack, bells }));
         let lead = self.lead.get_or_init(|| lead).clone();
         thread("network", Box::new(move || lead.serve()))?;
+        if self.timers.has_worker() {
+            return Ok(());
+        }
         let me = self.clone();
         thread("network-timers", Box::new(move || me.serve_timers()))
     }

@@ -9,15 +9,15 @@
 
 use super::Stack;
 use super::gate::Gate;
-use super::links::Links;
-use crate::interface::{ETHERNET, Interface};
+use super::links::{Links, List, Taken};
+use crate::interface::Interface;
 use crate::taps::{At, Taps, Way};
 use abi::Result;
 use abi::errno::{EACCES, ENOBUFS};
 use bytes::Bytes;
+use hostcall::HostFd;
 use hostcall::packet::Bell;
 use netstack::ip::{FrameMeta, Link, Sent};
-use netstack::setup::Setup;
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -36,9 +36,8 @@ pub(crate) trait Made: Send + Sync {
 
 /// See the module.
 pub(super) struct Ports {
+    /// Those of the host.
     links: Links,
-    /// Those of the host, in the order of their sockets.
-    taken: Vec<At>,
     /// Those that programs made, by their indices.
     made: RwLock<HashMap<u32, Arc<dyn Made>>>,
     taps: Arc<Taps>,
@@ -46,24 +45,28 @@ pub(super) struct Ports {
 }
 
 impl Ports {
-    pub fn new(setup: &Setup, links: Links, taps: Arc<Taps>, gate: Arc<Gate>) -> Ports {
-        let taken = setup.devices.iter().map(|d| At {
-            device: d.index as i32,
-            hardware: ETHERNET,
-            mac: d.mac,
-        });
+    pub fn new(taps: Arc<Taps>, gate: Arc<Gate>) -> Ports {
         Ports {
-            links,
-            taken: taken.collect(),
+            links: Links::default(),
             made: RwLock::default(),
             taps,
             gate,
         }
     }
 
-    /// How many there are of the host.
-    pub fn taken(&self) -> usize {
-        self.taken.len()
+    /// Those of the host.
+    pub fn taken(&self) -> List {
+        self.links.all()
+    }
+
+    /// One more of the host's, by its index there. `ENOSPC` where there are too many.
+    pub fn add(&self, host: u32, at: At, socket: HostFd) -> Result<()> {
+        self.links.add(host, at, socket)
+    }
+
+    /// One of the host's has gone, by its index there.
+    pub fn remove(&self, host: u32) {
+        self.links.remove(host);
     }
 
     pub fn set(&self, made: HashMap<u32, Arc<dyn Made>>) {
@@ -76,29 +79,25 @@ impl Ports {
     /// most.
     pub fn receive(
         &self,
-        device: usize,
+        device: &Taken,
         most: usize,
         mut frame: impl FnMut(u32, &FrameMeta, Bytes),
     ) -> Worked {
-        let at = self.taken[device];
-        self.links.receive(device, most, |meta, bytes| {
+        let at = device.at;
+        device.receive(most, |meta, bytes| {
             self.taps.frame(at, Way::In, meta, &[&bytes]);
             frame(at.device as u32, meta, bytes);
         })
     }
 
     /// Waits until a frame has come by one of the host's, or the bell is rung.
-    pub fn wait(&self, bell: Option<&Bell>, most: Option<Duration>) {
+    pub fn wait(&self, bell: &Bell, most: Option<Duration>) {
         self.links.wait(bell, most);
     }
 
     /// Whether a device is one of the host's.
     pub fn is_taken(&self, index: u32) -> bool {
-        self.taken_at(index).is_some()
-    }
-
-    fn taken_at(&self, index: u32) -> Option<usize> {
-        self.taken.iter().position(|at| at.device as u32 == index)
+        self.links.has(index)
     }
 
     fn made_at(&self, index: u32) -> Option<Arc<dyn Made>> {
@@ -108,9 +107,9 @@ impl Ports {
 
 impl Link for Ports {
     fn send(&self, device: u32, meta: &FrameMeta, parts: &[&[u8]]) -> Sent {
-        if let Some(n) = self.taken_at(device) {
-            self.taps.frame(self.taken[n], Way::Out, meta, parts);
-            return self.links.send(n, meta, parts);
+        if let Some(taken) = self.links.at(device) {
+            self.taps.frame(taken.at, Way::Out, meta, parts);
+            return taken.send(meta, parts);
         }
         let Some(d) = self.made_at(device) else {
             return Sent::Yes;
@@ -144,19 +143,18 @@ impl Stack {
     pub fn send_frame(&self, i: &Interface, by: u64, frame: &[u8]) -> Result<()> {
         let (meta, index) = (FrameMeta::default(), i.index as u32);
         let ports = &self.ports;
-        let sent = if let Some(n) = ports.taken_at(index) {
+        let sent = if let Some(taken) = ports.links.at(index) {
             if self.gate.is_on() {
                 self.ip.dropped(index);
                 return Err(EACCES);
             }
-            let at = ports.taken[n];
-            ports.taps.frame(at, Way::By(by), &meta, &[frame]);
+            ports.taps.frame(taken.at, Way::By(by), &meta, &[frame]);
             let is_ours = |ip: IpAddr| ip.is_unspecified() || self.ip.is_local(ip);
-            if !speaks_for(frame, at.mac, is_ours) {
+            if !speaks_for(frame, taken.at.mac, is_ours) {
                 self.ip.dropped(index);
                 return Ok(());
             }
-            ports.links.send(n, &meta, &[frame])
+            taken.send(&meta, &[frame])
         } else if let Some(d) = ports.made_at(index) {
             ports.taps.frame(d.at(), Way::By(by), &meta, &[frame]);
             d.send(&meta, &Bytes::copy_from_slice(frame))

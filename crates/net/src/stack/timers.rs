@@ -114,6 +114,11 @@ impl Timers {
         let _ = self.worker.set((worker, job));
     }
 
+    /// Whether it does.
+    pub fn has_worker(&self) -> bool {
+        self.worker.get().is_some()
+    }
+
     /// What is due, for the worker's job, which says by [`Timers::rest`] when it is done.
     pub fn take(&self) -> Due {
         let mut q = self.queue.lock();

@@ -183,3 +183,115 @@ proptest::proptest! {
         let _ = receive(&s, 9000, 0);
     }
 }
+
+/// A device of the host's, with an address.
+fn of_host(index: u32, name: &str, ip: &str, mtu: u32) -> netstack::setup::Device {
+    netstack::setup::Device {
+        name: name.into(),
+        index,
+        mac: [2, 0, 0, 0, 0, index as u8],
+        // IFF_UP, _BROADCAST, _RUNNING, _MULTICAST.
+        flags: 0x1043,
+        mtu,
+        gso_max: 65_536,
+        addresses: vec![netstack::setup::Address {
+            ip: ip.parse().unwrap(),
+            prefix: 24,
+            broadcast: None,
+            scope: 0,
+        }],
+        conf: Default::default(),
+    }
+}
+
+fn by_gateway(device: u32, via: &str) -> netstack::setup::Route {
+    netstack::setup::Route {
+        network: "0.0.0.0".parse().unwrap(),
+        prefix: 0,
+        gateway: Some(via.parse().unwrap()),
+        device,
+        source: None,
+        metric: 0,
+        mtu: 0,
+        kind: Default::default(),
+    }
+}
+
+#[test]
+fn devices_of_the_host_come_and_go() {
+    use crate::devices::{Bells, Change, Gate, Link, Setup};
+    let w = root();
+    w.ns.set_bells(Bells::new().unwrap());
+    // A program has the name and the index.
+    let own = LinkRequest {
+        index: 7,
+        ..named("eth7")
+    };
+    let none = LinkRequest::default();
+    w.ns.add_link(NewKind::Dummy, &own, &none, None).unwrap();
+    let mut far = Vec::new();
+    let mut change = |gone: &[u32], stays: &[_], devices: &[netstack::setup::Device], routes| {
+        let mut link = |_| {
+            let (ours, theirs) = hostcall::sock::seqpacket_pair().unwrap();
+            far.push(theirs);
+            Link {
+                fd: ours,
+                receive_buffer: 0,
+            }
+        };
+        w.ns.change_devices(Change {
+            gone: gone.to_vec(),
+            stays: stays.to_vec(),
+            setup: Setup {
+                devices: devices.to_vec(),
+                routes,
+                ..Setup::default()
+            },
+            links: devices.iter().map(&mut link).collect(),
+            names: None,
+            gate: Gate::default(),
+        })
+    };
+    let seen = |ip: &str| {
+        let ip: std::net::IpAddr = ip.parse().unwrap();
+        let has = |i: &crate::interface::Interface| i.addresses.iter().any(|a| a.0 == ip);
+        w.ns.interfaces().into_iter().find(has)
+    };
+    let ways = || -> Vec<(i32, Option<std::net::IpAddr>)> {
+        let t = w.ns.table.lock();
+        t.routes.iter().map(|(r, _)| (r.device, r.via)).collect()
+    };
+    let (a, b) = (
+        of_host(7, "eth7", "10.7.0.2", 1500),
+        of_host(8, "eth8", "10.8.0.2", 1400),
+    );
+    change(&[], &[], &[a.clone(), b], vec![by_gateway(7, "10.7.0.1")]).unwrap();
+    let first = seen("10.7.0.2").unwrap();
+    assert!(first.index != 7 && first.name == "eth0", "{first:?}");
+    let second = seen("10.8.0.2").unwrap();
+    assert_eq!(
+        (second.index, &second.name[..], second.mtu),
+        (8, "eth8", 1400)
+    );
+    assert_eq!(ways(), [(first.index, Some("10.7.0.1".parse().unwrap()))]);
+    // What is told twice is there once.
+    change(&[], &[], &[a], vec![by_gateway(7, "10.7.0.1")]).unwrap();
+    assert_eq!(ways().len(), 1);
+    // Another address, another MTU, another gateway.
+    let more = of_host(8, "eth8", "10.9.0.2", 1300);
+    change(&[], &[more], &[], vec![by_gateway(8, "10.8.0.1")]).unwrap();
+    assert_eq!(seen("10.9.0.2").unwrap().mtu, 1300);
+    assert!(ways().contains(&(8, Some("10.8.0.1".parse().unwrap()))));
+    assert!(!ways().iter().any(|w| w.0 == first.index), "{:?}", ways());
+    assert!(w.ns.is_local("10.8.0.2".parse().unwrap()));
+    change(&[8], &[], &[], Vec::new()).unwrap();
+    assert!(seen("10.8.0.2").is_none() && ways().is_empty());
+    assert!(!w.ns.is_local("10.8.0.2".parse().unwrap()));
+    assert!(seen("10.7.0.2").is_some());
+    // Too many: none of them.
+    let many: Vec<_> = (100..140)
+        .map(|n| of_host(n, &format!("m{n}"), &format!("10.{n}.0.2"), 1500))
+        .collect();
+    assert_eq!(change(&[], &[], &many, Vec::new()), Err(ENOSPC));
+    assert!(seen("10.100.0.2").is_none() && seen("10.7.0.2").is_some());
+}

@@ -1,10 +1,10 @@
 //! What a namespace had before its devices were taken over; taking it away, and putting it back.
 
 use super::namespace::Namespace;
-use super::read::goes_by;
+use super::read::{self, goes_by, is_worth_keeping};
 use super::rtnetlink::Rtnetlink;
 use crate::{Error, step};
-use abi::errno::{EADDRNOTAVAIL, EBADMSG, EEXIST, ENOENT};
+use abi::errno::{EADDRNOTAVAIL, EBADMSG, EEXIST, ENOENT, ESRCH};
 use netlink_packet_core::{
     NLM_F_CREATE, NLM_F_REPLACE, NetlinkHeader, NetlinkMessage, NetlinkPayload,
 };
@@ -16,8 +16,9 @@ use netlink_packet_route::route::{
     RouteAttribute, RouteFlags, RouteMessage, RouteNextHopFlags, RouteProtocol,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage as Rtnl};
-use netstack::setup::Device;
+use netstack::setup::{Device, Route};
 use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
 
 /// The words by which the host tells of addresses, routes and neighbours are those that it takes
 /// them by; so they are kept as they are, with all that a [`Setup`](super::Setup) leaves out.
@@ -29,16 +30,29 @@ pub struct Kept {
     /// Of all tables but the local one.
     pub(super) routes: Vec<Message>,
     pub(super) neighbours: Vec<Message>,
+    /// Routes that lead nowhere, and stay: those that the sandbox was told of.
+    #[serde(default)]
+    pub(super) nowhere: Vec<Route>,
+    /// Whether the sandbox has a socket to Docker's name server.
+    #[serde(default)]
+    pub(super) has_names: bool,
+    /// What was taken away later, and the sandbox has not yet said that it has it: it is put back
+    /// before anybody looks again.
+    #[serde(default)]
+    pub(super) unanswered: Option<Box<Kept>>,
 }
 
 /// A device, as it can be found again.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct KeptDevice {
-    index: u32,
-    name: String,
-    mac: [u8; 6],
+    pub(super) index: u32,
+    pub(super) name: String,
+    pub(super) mac: [u8; 6],
     /// Whether it spoke IPv6; `None` where that cannot be told.
-    ipv6: Option<bool>,
+    pub(super) ipv6: Option<bool>,
+    /// 0 where nobody has written it down.
+    #[serde(default)]
+    pub(super) mtu: u32,
 }
 
 impl KeptDevice {
@@ -48,6 +62,7 @@ impl KeptDevice {
             name: d.name.clone(),
             mac: d.mac,
             ipv6: has_ipv6(&d.name),
+            mtu: d.mtu,
         }
     }
 }
@@ -68,11 +83,43 @@ impl From<Rtnl> for Message {
 }
 
 impl Message {
-    fn read(&self) -> abi::Result<Rtnl> {
+    pub(super) fn read(&self) -> abi::Result<Rtnl> {
         match NetlinkMessage::deserialize(&self.0).map(|m| m.payload) {
             Ok(NetlinkPayload::InnerMessage(m)) => Ok(m),
             _ => Err(EBADMSG),
         }
+    }
+
+    /// What it is about.
+    pub(super) fn key(&self) -> Option<Key> {
+        Some(match self.read().ok()? {
+            Rtnl::NewAddress(a) => Key::of_address(&a)?,
+            Rtnl::NewNeighbour(n) => {
+                let of = read::neighbour(&n)?;
+                Key::Neighbour(of.device, of.ip)
+            }
+            Rtnl::NewRoute(r) => Key::of_route(r),
+            _ => return None,
+        })
+    }
+}
+
+/// By what two words about the same thing are known.
+#[derive(PartialEq)]
+pub(super) enum Key {
+    Address(u32, IpAddr, u8),
+    Neighbour(u32, IpAddr),
+    Route(Message),
+}
+
+impl Key {
+    fn of_address(a: &AddressMessage) -> Option<Key> {
+        let of = read::address(a)?;
+        Some(Key::Address(a.header.index, of.ip, of.prefix))
+    }
+
+    fn of_route(r: RouteMessage) -> Key {
+        Key::Route(Rtnl::NewRoute(old_route(r)).into())
     }
 }
 
@@ -93,13 +140,13 @@ impl Kept {
         self.namespace
     }
 
-    /// Takes away what the host would answer for.
+    /// Takes away what the host would answer for: what is written down here, and no more.
     pub(super) fn clear(
         &self,
         host: &mut Rtnetlink,
         warnings: &mut Vec<String>,
     ) -> Result<(), Error> {
-        for d in &self.devices {
+        for d in self.devices.iter().filter(|d| d.ipv6 != Some(false)) {
             let Err(e) = std::fs::write(switch(&d.name), "1") else {
                 continue;
             };
@@ -112,14 +159,20 @@ impl Kept {
                 ));
             }
         }
+        self.clear_addresses(host)?;
+        self.clear_routes(host)
+    }
+
+    fn clear_addresses(&self, host: &mut Rtnetlink) -> Result<(), Error> {
         let what = "take the devices' addresses from the host";
+        let keys: Vec<Option<Key>> = self.addresses.iter().map(Message::key).collect();
         // What is secondary to an address may take its place, or go with it.
         const ROUNDS: u32 = 16;
         for _ in 0..ROUNDS {
             let ask = Rtnl::GetAddress(AddressMessage::default());
             let left = step(what, host.list(&ask))?.all;
             let left = left.into_iter().filter_map(|m| match m {
-                Rtnl::NewAddress(a) if self.has(a.header.index) => Some(a),
+                Rtnl::NewAddress(a) if keys.contains(&Key::of_address(&a)) => Some(a),
                 _ => None,
             });
             let left: Vec<AddressMessage> = left.collect();
@@ -136,8 +189,24 @@ impl Kept {
         Err(Error::step(what, EEXIST))
     }
 
-    fn has(&self, device: u32) -> bool {
-        self.devices.iter().any(|d| d.index == device)
+    /// Routes that have not gone with their device's addresses: those were not new.
+    fn clear_routes(&self, host: &mut Rtnetlink) -> Result<(), Error> {
+        let what = "take the devices' routes from the host";
+        let keys: Vec<Option<Key>> = self.routes.iter().map(Message::key).collect();
+        let is_ours = |index| self.devices.iter().any(|d| d.index == index);
+        let ask = Rtnl::GetRoute(RouteMessage::default());
+        for m in step(what, host.list(&ask))?.all {
+            if let Rtnl::NewRoute(r) = m
+                && is_worth_keeping(&r, &is_ours)
+                && keys.contains(&Some(Key::of_route(r.clone())))
+            {
+                match host.change(Rtnl::DelRoute(old_route(r)), 0) {
+                    Err(ESRCH) => {}
+                    r => step(what, r)?,
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Gives it all back to the host, in the network namespace of the calling thread. A device that
@@ -147,6 +216,12 @@ impl Kept {
     ///
     /// It is another namespace, or the first thing that could not be put back; all else was.
     pub fn put_back(&self) -> Result<(), Error> {
+        let first = self.put_back_own();
+        let later = self.unanswered.as_ref();
+        first.and(later.map_or(Ok(()), |k| k.put_back_own()))
+    }
+
+    fn put_back_own(&self) -> Result<(), Error> {
         let what = "give the devices back to the host";
         if Namespace::here()? != self.namespace {
             return Err(Error::step(what, ENOENT));
@@ -187,7 +262,7 @@ impl Kept {
     }
 
     /// The devices that are still there: by index and hardware address, with the name of today.
-    fn still_there(&self, host: &mut Rtnetlink) -> Result<Vec<KeptDevice>, Error> {
+    pub(super) fn still_there(&self, host: &mut Rtnetlink) -> Result<Vec<KeptDevice>, Error> {
         let ask = Rtnl::GetLink(LinkMessage::default());
         let links = step("read the network's devices", host.list(&ask))?.all;
         let found = links.into_iter().filter_map(|m| {

@@ -95,6 +95,8 @@ pub fn see(host: &mut Rtnetlink) -> std::result::Result<Seen, Error> {
             kept.neighbours.push(Rtnl::NewNeighbour(n).into());
         }
     }
+    let nowhere = setup.routes.iter().filter(|r| r.kind != RouteKind::Unicast);
+    kept.nowhere = nowhere.cloned().collect();
     setup.devices = devices;
     Ok(Seen {
         setup,
@@ -151,7 +153,7 @@ fn device(
     Some(d)
 }
 
-fn address(m: &AddressMessage) -> Option<Address> {
+pub fn address(m: &AddressMessage) -> Option<Address> {
     let (mut local, mut there, mut broadcast) = (None, None, None);
     for a in &m.attributes {
         match a {
@@ -301,7 +303,7 @@ fn route(
 }
 
 /// Whether a route goes with its device's addresses, and does not come back with them.
-fn is_worth_keeping(m: &RouteMessage, is_ours: &dyn Fn(u32) -> bool) -> bool {
+pub fn is_worth_keeping(m: &RouteMessage, is_ours: &dyn Fn(u32) -> bool) -> bool {
     m.header.kind == RouteType::Unicast && table(m) != LOCAL && goes_by(m, is_ours)
 }
 
@@ -310,7 +312,7 @@ pub fn goes_by(m: &RouteMessage, device: &dyn Fn(u32) -> bool) -> bool {
     hop(&m.attributes).0.is_some_and(device) || hops(m).iter().any(|h| device(h.interface_index))
 }
 
-fn neighbour(m: &NeighbourMessage) -> Option<Neighbour> {
+pub fn neighbour(m: &NeighbourMessage) -> Option<Neighbour> {
     let (mut ip, mut mac) = (None, None);
     for a in &m.attributes {
         match a {

@@ -3,7 +3,8 @@
 
 use super::*;
 use hostcall::{HostFd, path, start as host};
-use netstack::setup::{Address, Neighbour, Route, RouteKind};
+use netstack::setup::{Address, Device, Neighbour, Route, RouteKind};
+use std::cell::RefCell;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::process::Command;
@@ -251,6 +252,117 @@ fn all_is_put_back() {
         kept.put_back().unwrap();
         host::unshare(libc::CLONE_NEWNET).unwrap();
         assert!(kept.put_back().is_err());
+    });
+}
+
+/// Looks again; what was handed over, if anything. What is kept comes by way of JSON.
+fn look(saved: &RefCell<Kept>) -> Option<Change> {
+    let mut told = None;
+    let done = look_with(saved, |c| {
+        told = Some((c.gone.clone(), c.stays.clone(), c.setup.clone()));
+        Ok(())
+    });
+    done.unwrap();
+    told.map(|(gone, stays, setup)| Change {
+        gone,
+        stays,
+        setup,
+        links: Vec::new(),
+        names: None,
+        warnings: Vec::new(),
+    })
+}
+
+fn look_with(
+    saved: &RefCell<Kept>,
+    hand_over: impl FnOnce(&Change) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let kept = saved.borrow().clone();
+    let keep = |k: &Kept| {
+        let text = serde_json::to_vec(k).unwrap();
+        *saved.borrow_mut() = serde_json::from_slice(&text).unwrap();
+        Ok(())
+    };
+    refresh(kept, keep, hand_over)
+}
+
+/// A second device, and more on the first.
+const COMES: &str = "ip link add eth1 index 9 mtu 1300 type veth peer name peer1; ip link set eth1 up; \
+    ip addr add 10.2.0.2/24 dev eth1; ip route add 10.3.0.0/16 via 10.2.0.1; \
+    ip addr add 10.1.0.9/24 dev eth0; ip link set eth0 mtu 1300; \
+    ip neigh add 10.2.0.77 lladdr 02:00:00:00:00:77 dev eth1 nud permanent";
+const LEFT: &str = "ip -o addr show scope global; ip route show type unicast";
+
+#[test]
+fn what_changes_is_found() {
+    between(|_| {
+        let saved = RefCell::new(take().1);
+        assert!(look(&saved).is_none());
+        sh(COMES);
+        let new = look(&saved).unwrap();
+        assert!(new.gone.is_empty());
+        let of = |d: &Device| (d.index, d.mtu, d.addresses[0].ip);
+        let stays: Vec<_> = new.stays.iter().map(of).collect();
+        assert_eq!(stays, [(7, 1300, ip("10.1.0.9"))]);
+        let come: Vec<_> = new.setup.devices.iter().map(of).collect();
+        assert_eq!(come, [(9, 1300, ip("10.2.0.2"))]);
+        let to = |r: &Route| (r.network, r.device);
+        let ways: Vec<_> = new.setup.routes.iter().map(to).collect();
+        for way in [("10.1.0.0", 7), ("10.2.0.0", 9), ("10.3.0.0", 9)] {
+            assert!(ways.contains(&(ip(way.0), way.1)), "{ways:?}");
+        }
+        // The blackhole was told of before.
+        assert!(!ways.contains(&(ip("10.8.0.0"), 0)), "{ways:?}");
+        assert_eq!(new.setup.neighbours.len(), 1);
+        assert_eq!(sh(LEFT), "");
+        assert!(look(&saved).is_none());
+        sh("ip link del eth1");
+        let gone = look(&saved).unwrap();
+        assert_eq!((gone.gone, gone.setup.devices.len()), (vec![9], 0));
+        assert!(look(&saved).is_none());
+        saved.borrow().put_back().unwrap();
+        let back = sh(LEFT);
+        for word in ["10.1.0.2/24", "10.1.0.9/24", "default via 10.1.0.1"] {
+            assert!(back.contains(word), "{back}");
+        }
+        assert!(!back.contains("10.2.0"), "{back}");
+    });
+}
+
+#[test]
+fn what_is_not_handed_over_is_the_hosts_again() {
+    between(|_| {
+        let saved = RefCell::new(take().1);
+        sh(COMES);
+        let (changed, before) = (state(), saved.borrow().clone());
+        let refused = |_: &Change| Err(Error::step("say no", abi::errno::EIO));
+        look_with(&saved, refused).unwrap_err();
+        assert_eq!(state(), changed);
+        assert_eq!(*saved.borrow(), before);
+        // Killed before it has the answer.
+        let written = RefCell::new(None);
+        look_with(&saved, |_| {
+            *written.borrow_mut() = Some(saved.borrow().clone());
+            Ok(())
+        })
+        .unwrap();
+        let killed = RefCell::new(written.take().unwrap());
+        assert_eq!(sh(LEFT), "");
+        // All is given back ...
+        killed.borrow().put_back().unwrap();
+        let back = sh(LEFT);
+        for word in ["10.1.0.2/24", "10.1.0.9/24", "10.2.0.2/24", "10.3.0.0/16"] {
+            assert!(back.contains(word), "{back}");
+        }
+        killed
+            .borrow()
+            .clear(&mut Rtnetlink::open().unwrap(), &mut Vec::new())
+            .unwrap();
+        // ... or found again.
+        let again = look(&killed).unwrap();
+        assert_eq!(again.setup.devices.len(), 1);
+        assert_eq!(sh(LEFT), "");
+        assert!(look(&killed).is_none());
     });
 }
 

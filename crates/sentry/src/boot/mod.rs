@@ -101,7 +101,7 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
     let (net, devices) = network(config.net)?;
     net.set_memory(&clas);
     // Devices may come at the start, behind the walls.
-    net.set_bell(or(net::devices::Bell::new(), "make a bell")?);
+    net.set_bells(or(net::devices::Bells::new(), "make bells")?);
     let total_memory = hostcall::process::total_memory();
     // Those it may run on: a quota of time is told by the control group's files.
     let cpus = hostcall::process::cpus().len().max(1) as u32;

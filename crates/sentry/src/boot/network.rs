@@ -1,9 +1,12 @@
 //! What a container's network is and does, for who looks at it from outside.
 
-use super::Failure;
+use super::{Failure, or, serve};
 use crate::container::Container;
 use crate::kernel::Kernel;
+use config::DevicesChange;
+use hostcall::HostFd;
 use net::Socket;
+use net::devices::Change;
 use net::report::{Owner, Report};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,6 +26,27 @@ pub fn change_rules(kernel: &Kernel, body: &[u8]) -> core::result::Result<(), Fa
         "the container has no network by the stack (--net=sandbox, and devices when it starts), and rules are about that"
             .into()
     })
+}
+
+/// Has the sandbox follow what has become of its devices: what is given is the body
+/// ([`DevicesChange`]), then what that names.
+pub fn change_devices(kernel: &Kernel, given: Vec<HostFd>) -> core::result::Result<(), Failure> {
+    let mut given = given.into_iter();
+    let body = given.next().ok_or("the request has no body")?;
+    let body = or(serve::read_all(&body), "read of the network's devices")?;
+    let change: DevicesChange = serde_json::from_slice(&body)
+        .map_err(|e| format!("the network's devices are not understood: {e}"))?;
+    let come = change.come.with_sockets(given.collect());
+    let come = come.ok_or("the network's devices are not all there")?;
+    let changed = kernel.initial.net.change_devices(Change {
+        gone: change.gone,
+        stays: change.stays,
+        setup: come.setup,
+        links: come.links,
+        names: come.names,
+        gate: come.gate,
+    });
+    or(changed, "follow the network's devices")
 }
 
 pub fn report(kernel: &Kernel, container: &Arc<Container>) -> Report {

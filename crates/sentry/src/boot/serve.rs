@@ -213,6 +213,13 @@ impl Server {
                     Ok(Some(0))
                 });
             }
+            // (The devices are the root container's.)
+            control::REFRESH if Arc::ptr_eq(container, &kernel.root) => {
+                request.aside(move |r| {
+                    network::change_devices(&r.kernel, given)?;
+                    Ok(Some(0))
+                });
+            }
             kind if kind >= control::START => {
                 request.refuse("this version does not know that request");
             }
