@@ -15,6 +15,14 @@
 //! Frames are counted for who made them (`accounts`), and so is the time that the lack of them
 //! costs (`pressure`).
 //!
+//! | module | what it holds |
+//! |---|---|
+//! | `refs`, `free`, `kept` | reference counts; free frames; those that stay in memory |
+//! | `map`, `registry` | what can be mapped; who has mapped a file |
+//! | `room`, `high` | the limits: who waits for room; how long who is above `memory.high` is held up |
+//! | `swap` | frames whose contents are elsewhere |
+//! | `copies`, `huge`, `scrub` | where copies go; huge pages; overwriting what was confidential |
+//!
 //! Lock order: `Clas::inner` and the lock of a [`MappingRegistry`] are leaves; nothing is called
 //! with them held. Before them come an `Mm`'s lock and then a file's own lock (see the `mm` crate).
 

@@ -4,7 +4,7 @@ use crate::PAGE;
 use crate::pma::window;
 use std::ops::Range;
 
-/// Larger mappings, and those with MAP_NORESERVE, are served by runs of this size.
+/// The longest run of new frames.
 pub(crate) const CHUNK: u64 = 2 << 20;
 
 /// How much of new anonymous memory is made at once where there is a limit: what is made and not

@@ -59,7 +59,10 @@
 //! (`map`, `remap`, `protect`, `seal`, `brk`, `advise`, `lock`, `policy`, `fork`), for faults
 //! (`fault`, `stack`), for giving back what nobody touched (`trim`) and for what is swapped out
 //! (`swap`) and how long it was not used (`age`), for the Sentry's accesses (`copy`, `user`,
-//! `futex`), for code (`patch`) and for `/proc` (`info`). An operation ends in `Mm::with`: the
+//! `futex`), for code (`patch`) and for `/proc` (`info`). Beside these: what is kept from others
+//! (`privacy`, `secret`, `confidential`), shared memory without a file (`shared_anon`), names
+//! (`naming`), membarrier(2) (`barriers`), where a call site's second jump lies (`padding`),
+//! what `swap` keeps (`hands`), and faults that found nothing missing (`suspects`). An operation ends in `Mm::with`: the
 //! batch is made, then, without the lock, frames are given back and files dropped.
 //!
 //! # Lock order

@@ -35,20 +35,20 @@
 //! rules                            netfilter: what passes inside is packets while there are some
 //! loopback                         what passes inside, as frames for packet sockets
 //! stack                            the way out by our own packets on the devices of a namespace
-//! lingering                        SO_LINGER: who waits for the last acknowledgement
 //! tcp                              TCP, joined in memory; what it wants of a way out
+//! errors                           what is told of what was sent
 //! protocol                         the trait of families; what a call brings along
 //! route, inet                      routes; options of IP, TCP and UDP
 //! ns                               namespaces: what they have, and where an address lies
 //! msgqueue, stream                 receive queues and rings
+//! lingering                        SO_LINGER: who waits for the last acknowledgement
 //! host, user                       the host's network, and the way out by a broker: their channels
 //! readiness                        the host's descriptors whose readiness is a socket's
 //! bindings                         who has which port, and the connections from it
-//! errors                           what is told of what was sent
 //! taps, receivers, frames  who looks at frames; who takes datagrams and packets that come
 //! unix_names, groups, inflight     abstract names; groups of devices; files on their way
 //! options, stamps, peeks           options of all sockets, and the part of one that others share
-//! filters                          programs on packets
+//! filters, landlock                programs on packets; ports that Landlock's rulesets name
 //! work, clock, tcp_memory          one thread for all namespaces; the time; a limit of connections
 //! addr, control, interface,
 //! ip_packet                        addresses; ancillary data; interfaces; packets as bytes

@@ -3,7 +3,7 @@
 //!
 //! All are the software's: no device here has a clock. A datagram's is the time when it came to
 //! the socket, a stream's that of the last bytes that came (`tcp_recv_timestamp`). What is sent is
-//! told of in the error queue (`datagrams::errors`), with a number where that was asked for.
+//! told of in the error queue ([`crate::errors`]), with a number where that was asked for.
 
 use crate::control::Control;
 use crate::sys::SOL_SOCKET;

@@ -7,6 +7,7 @@
 //! engine     the rules of a namespace: a packet's way through the chains of a hook
 //! nft        nf_tables' netlink messages: transactions, dumps
 //! ct         conntrack's netlink messages
+//! events     what is told of connections and rules
 //! legacy     the tables of iptables' socket options
 //! xt         iptables' matches and targets
 //! expr       expressions: what rules are made of

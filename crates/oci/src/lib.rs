@@ -17,7 +17,8 @@
 //!
 //! # Modules
 //!
-//! Each stands on those below it, and calls none above:
+//! Each stands on those below it, and calls none above, but for two: `convert` makes a
+//! [`start::Plan`], and `error` knows how long a word for the monitor may be ([`client`]).
 //!
 //! ```text
 //! lifecycle                         the commands, and `run`

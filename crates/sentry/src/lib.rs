@@ -6,7 +6,7 @@
 //! | [`boot`] | from what the command says to the first process; the requests that come later |
 //! | [`container`] | the containers of a sandbox |
 //! | [`cgroup`] | control groups |
-//! | [`ns`] | namespaces: pid, user, and the others |
+//! | [`ns`] | pid, time and UTS namespaces; a task's proxy; nsfs, unshare, setns (user: `vfs::userns`, mount: `vfs::namespace`, network: `net`) |
 //! | [`programs`] | programs of bpf(2) |
 //! | [`task`] | tasks, thread groups, signals; the loop that drives an application thread |
 //! | [`syscalls`] | the table, and one file per family |
@@ -19,6 +19,9 @@
 //! [`syscalls::dispatch`] → the call's function → the object. The result goes back the same way.
 //!
 //! # Lock order
+//!
+//! [`ThreadGroup::cred_mutex`] (execve, TSYNC, ptrace's attach) and `Hierarchy::change` of control
+//! groups → `ThreadGroup::exec_update` → a task's `mm` and `cred` cells.
 //!
 //! [`Kernel::births`] → `TaskList` → a group's locks (`actions`, `shared`) → a task's locks
 //! (`pending`) → objects (see `vfs`, `mm`, `ipc`, `net`, `tty`) → wait queues → parkers. A task's

@@ -9,9 +9,8 @@
 //! A [`Pty`] is shared by the open files of its two sides, [`Master`] and [`Slave`]. Sessions and
 //! process groups are the Sentry's: it implements [`JobControl`].
 //!
-//! Files never block: `EAGAIN` says "not now". Before a read or write of a [`Slave`] the
-//! system-call layer calls [`Slave::check_read`] or [`Slave::check_write`] (background jobs); a
-//! blocking read goes through [`Slave::read_blocking`], which knows VMIN and VTIME.
+//! Files never block: `EAGAIN` says "not now". A caller's read or write of a [`Slave`] comes by
+//! `FileOps::read_as` and `write_as`: they check background jobs, and a read knows VMIN and VTIME.
 //!
 //! # Lock order
 //!

@@ -444,14 +444,14 @@ impl Slave {
     }
 
     /// Before a read: SIGTTIN (`ERESTARTSYS`) or `EIO` for a caller in the background.
-    pub fn check_read(&self, task: &dyn Any) -> Result<()> {
+    pub(crate) fn check_read(&self, task: &dyn Any) -> Result<()> {
         if self.is_dead(&self.pty.state.lock()) {
             return Ok(());
         }
         self.pty.check_background(task, SIGTTIN)
     }
     /// Before a write: SIGTTOU where TOSTOP is set.
-    pub fn check_write(&self, task: &dyn Any) -> Result<()> {
+    pub(crate) fn check_write(&self, task: &dyn Any) -> Result<()> {
         {
             let s = self.pty.state.lock();
             if self.is_dead(&s) || !s.line.termios.local(TOSTOP) {
@@ -487,7 +487,7 @@ impl Slave {
     }
 
     /// A blocking read with VMIN and VTIME (`termios(3)`). `ERESTARTSYS` when a signal comes first.
-    pub fn read_blocking(&self, b: &dyn Blocker, dst: &mut dyn Sink) -> Result<usize> {
+    pub(crate) fn read_blocking(&self, b: &dyn Blocker, dst: &mut dyn Sink) -> Result<usize> {
         let queue = [(&self.pty.slave_queue, Events::READABLE)];
         let (canonical, min, time) = {
             let s = self.pty.state.lock();

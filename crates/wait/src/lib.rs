@@ -5,6 +5,15 @@
 //! again**, and only then sleeps (registering first is what makes a wake-up impossible to miss).
 //! The object calls [`WaitQueue::notify`] after it changed, with the events that may now hold.
 //!
+//! | module | what it holds |
+//! |---|---|
+//! | `parker` | where a thread sleeps |
+//! | [`spin`] | one budget for spinning |
+//! | [`wakes`] | wake-ups that are deferred to the end of a call |
+//! | [`later`] | work that may wait |
+//! | [`lead`] | a sleeper that does the device's work meanwhile |
+//! | [`read_slots`] | what a thread may read without a call |
+//!
 //! Lock order: an object's own locks → the queue's lock → the listener's lock. A listener must not
 //! call back into the object from `notify`.
 #![forbid(unsafe_code)]

@@ -25,7 +25,9 @@ found and told the programs inside: devices that have come, with their addresses
 addresses, routes and permanent neighbours that a device has been given; another MTU.
 
 Examples:
-  ip link set eth1 netns web && cloister network refresh web")]
+  ip link set eth1 netns web && cloister network refresh web
+  docker network connect back web && cloister --root /run/docker/runtime-runc/moby network refresh \
+    $(docker inspect -f '{{.Id}}' web)")]
 pub struct RefreshArgs {
     id: String,
 }

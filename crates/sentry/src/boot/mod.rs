@@ -1,8 +1,8 @@
 //! Starting the kernel: from a [`config::Config`] to the first program.
 //!
-//! Order: the platform first, because the zygote is cloned while the process has one thread; then
-//! memory and file systems; then `seal` (the empty root, no capabilities, the allow-list); then the
-//! first program and the service threads.
+//! Order: the platform first, because the zygote is cloned while the process has one thread; the
+//! memory file and the network's sockets; `seal` (the empty root, no capabilities, the allow-list);
+//! the Gofer's first answer; the kernel, its mounts, the first program.
 
 mod changes;
 mod join;

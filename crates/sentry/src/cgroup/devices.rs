@@ -194,7 +194,9 @@ impl Hierarchy {
         if a.entries.is_empty() {
             a.flags = AttachFlags::empty();
         }
-        *c.devices.lock() = a;
+        // A program goes after the lock.
+        let before = std::mem::replace(&mut *c.devices.lock(), a);
+        drop(before);
         Ok(())
     }
     /// The programs of a group and their flags; `ENOENT` for one that was removed.

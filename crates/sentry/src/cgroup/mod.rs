@@ -125,8 +125,7 @@ pub struct Cgroup {
     weight: AtomicU64,
     /// The container's memory; set once for a tree's root, and the same below.
     clas: OnceLock<Weak<Clas>>,
-    /// The `memory` controller; changed under [`Hierarchy::change`]. A leaf lock, but for that of
-    /// accounts.
+    /// The `memory` controller; changed under [`Hierarchy::change`]. Before an account's lock.
     memory: Mutex<Option<Arc<Memory>>>,
     /// Of a root group, which has no such controller of its own. Atomics.
     happened: Happened,

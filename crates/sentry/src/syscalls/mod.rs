@@ -126,7 +126,7 @@ const ALL: &[&[Call]] = &[
     xattrs::CALLS,
 ];
 
-/// The highest number in the table, plus one.
+/// Slots of the table: above the highest number.
 pub const MAX: usize = 512;
 
 /// The table, by number.
