@@ -12,7 +12,7 @@ pub use memory::{
 pub use resources::{BoundsSpec, LEAST_MEMORY, Limits, MemoryChange, Replacement};
 
 use hostcall::{HostFd, RawFd};
-use net::devices::{DeviceSetup, Gate, Link, Setup};
+use net::devices::{Gate, Link, Setup};
 use seccomp::bpf::Insn;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -398,13 +398,13 @@ impl DevicesSpec {
 /// since the last such word.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DevicesChange {
-    /// Those that have gone, by their indices on the host.
-    pub gone: Vec<u32>,
-    /// Those that are there still, with the addresses that are new.
-    pub stays: Vec<DeviceSetup>,
-    /// Those that have come, whose sockets follow; and of all, routes and neighbours that are new.
-    /// Its rules and its log are for a sandbox that had none.
-    pub come: DevicesSpec,
+    /// Those that were told of and are there still: their indices and hardware addresses on the
+    /// host. All others have gone.
+    pub there: Vec<(u32, [u8; 6])>,
+    /// Those that are up or have something new, whose sockets follow: of those that were there the
+    /// addresses that are new, of those that have come all; and of all, new routes and neighbours.
+    /// Its rules and its log are for a sandbox that had no devices.
+    pub now: DevicesSpec,
 }
 
 /// All of it.

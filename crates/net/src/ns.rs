@@ -467,7 +467,8 @@ impl NetNamespace {
     }
     /// These rules for what may leave hold from now on. `ENODEV` where there are no devices.
     pub fn set_rules(&self, rules: egress::Rules) -> Result<()> {
-        self.stack().ok_or(ENODEV)?.set_rules(rules);
+        let stack = self.stack().filter(|s| s.serves()).ok_or(ENODEV)?;
+        stack.set_rules(rules);
         Ok(())
     }
     /// Whether it has devices of the host, by which others are reached.

@@ -126,7 +126,8 @@ pub fn complete(rules: &mut Rules) -> Result<()> {
 }
 
 /// This host's addresses.
-fn own() -> Vec<IpAddr> {
+#[must_use]
+pub fn own() -> Vec<IpAddr> {
     let here = sandbox::interfaces().into_iter();
     here.flat_map(|i| i.addresses).map(|(ip, _)| ip).collect()
 }

@@ -14,9 +14,8 @@ use crate::client::Request;
 use crate::container::Container;
 use crate::reach::reach;
 use crate::state::{self, Dir, Owner};
-use crate::{Error, Result, Runtime, Tried, files, leaving};
+use crate::{Error, Leaving, Result, Runtime, Tried, files, leaving};
 use config::{DevicesChange, DevicesSpec};
-use egress::Rules;
 use hostcall::{HostFd, RawFd};
 use rustix::fs::{Mode, OFlags};
 use sandbox::capture::{self, Tap, Until};
@@ -74,34 +73,28 @@ struct Parcel {
 }
 
 impl Parcel {
-    /// What a sandbox gets that had no devices.
-    fn first(c: &Container, taken: &OwnedDevices) -> Result<Parcel> {
-        let leaving = &c.record.leaving;
+    /// With what may leave, and where refusals are told: for a sandbox that had no devices.
+    fn new(
+        leaving: &Leaving,
+        setup: &Setup,
+        links: &[Link],
+        names: Option<&HostFd>,
+    ) -> Result<Parcel> {
         let log = leaving.log.as_deref().map(leaving::open_log).transpose()?;
-        let mut parcel = Parcel::new(&taken.setup, &taken.links, taken.names.as_ref());
-        parcel.spec.rules = leaving.rules.clone();
-        parcel.spec.has_log = log.is_some();
-        parcel.fds.extend(log.as_ref().map(AsRawFd::as_raw_fd));
+        let mut fds: Vec<RawFd> = links.iter().map(|l| l.fd.raw()).collect();
+        fds.extend(names.map(HostFd::raw));
+        fds.extend(log.as_ref().map(AsRawFd::as_raw_fd));
         Ok(Parcel {
-            _log: log,
-            ..parcel
-        })
-    }
-
-    /// Without what may leave, and where refusals are told.
-    fn new(setup: &Setup, links: &[Link], names: Option<&HostFd>) -> Parcel {
-        let fds = links.iter().map(|l| &l.fd).chain(names);
-        Parcel {
-            fds: fds.map(HostFd::raw).collect(),
+            fds,
             spec: DevicesSpec {
                 setup: setup.clone(),
                 receive_buffers: links.iter().map(|l| l.receive_buffer).collect(),
                 has_names: names.is_some(),
-                rules: Rules::default(),
-                has_log: false,
+                rules: leaving.rules.clone(),
+                has_log: log.is_some(),
             },
-            _log: None,
-        }
+            _log: log,
+        })
     }
 
     /// Asks with it, behind the words that say what it is.
@@ -115,7 +108,8 @@ impl Parcel {
 
 /// Starts it with these devices.
 fn hand_over(c: &Container, taken: &OwnedDevices) -> Result<()> {
-    let parcel = Parcel::first(c, taken)?;
+    let (leaving, names) = (&c.record.leaving, taken.names.as_ref());
+    let parcel = Parcel::new(leaving, &taken.setup, &taken.links, names)?;
     parcel.send(c, &Request::Start, &parcel.spec)
 }
 
@@ -125,10 +119,10 @@ pub fn refresh(rt: &Runtime, c: &Container) -> Result<()> {
     let _lock = state::lock_networks(&rt.root)?;
     let monitor = reach(c.record.pid, c.record.pid_start)?.ok_or(Error::NotRunning)?;
     let place = Place::Process(to_host_fd(monitor.into_fd()));
-    let refreshed = devices::inside(&place, || match c.dir.load_network()? {
-        Some(kept) => refresh_here(rt, c, kept),
-        None => begin_here(rt, c),
-    });
+    let mut leaving = c.record.leaving.clone();
+    // The host's networks are others by now, too.
+    leaving.rules.own = leaving::own();
+    let refreshed = devices::inside(&place, || refresh_here(rt, c, &leaving));
     refreshed?.unwrap_or_else(|| {
         Err(Error::new(
             "this user may not take over devices of the container's network",
@@ -136,43 +130,27 @@ pub fn refresh(rt: &Runtime, c: &Container) -> Result<()> {
     })
 }
 
-fn refresh_here(rt: &Runtime, c: &Container, kept: Kept) -> Result<()> {
+fn refresh_here(rt: &Runtime, c: &Container, leaving: &Leaving) -> Result<()> {
+    let (kept, is_first) = match c.dir.load_network()? {
+        Some(kept) => (kept, false),
+        None if is_anothers(rt, c)? => return Ok(()),
+        None => (Kept::nothing()?, true),
+    };
     let hand_over = |new: &Change| {
         for w in &new.warnings {
             rt.log.warning(w);
         }
-        let parcel = Parcel::new(&new.setup, &new.links, new.names.as_ref());
+        if is_first {
+            write_down(c, &taps(c, &new.setup)?)?;
+        }
+        let parcel = Parcel::new(leaving, &new.setup, &new.links, new.names.as_ref())?;
         let words = DevicesChange {
-            gone: new.gone.clone(),
-            stays: new.stays.clone(),
-            come: parcel.spec.clone(),
+            there: new.there.clone(),
+            now: parcel.spec.clone(),
         };
         parcel.send(c, &Request::Refresh, &words)
     };
     devices::refresh(kept, |kept| c.dir.save_network(kept), hand_over)
-}
-
-/// A container that had no devices gets its first ones.
-fn begin_here(rt: &Runtime, c: &Container) -> Result<()> {
-    let Some(Takeover { taken, taps }) = take_over_here(rt, c)? else {
-        return Ok(());
-    };
-    for w in &taken.warnings {
-        rt.log.warning(w);
-    }
-    let begun = write_down(c, &taps).and_then(|()| {
-        let parcel = Parcel::first(c, &taken)?;
-        let words = DevicesChange {
-            gone: Vec::new(),
-            stays: Vec::new(),
-            come: parcel.spec.clone(),
-        };
-        parcel.send(c, &Request::Refresh, &words)
-    });
-    if begun.is_err() {
-        put_back(rt, &c.dir, &taken.kept);
-    }
-    begun
 }
 
 /// Takes over what there is; `None` where the container has its loopback only.
@@ -212,6 +190,35 @@ fn take_over_here(rt: &Runtime, c: &Container) -> Result<Option<Takeover>> {
     if devices::is_alone()? {
         return Ok(None);
     }
+    if is_anothers(rt, c)? {
+        return Ok(None);
+    }
+    // Of a start that failed.
+    if let Some(kept) = c.dir.load_network()? {
+        put_back(rt, &c.dir, &kept);
+    }
+    match devices::take_over(|kept| c.dir.save_network(kept))? {
+        Outcome::Taken(taken) => {
+            let taps = taps(c, &taken.setup).inspect_err(|_| put_back(rt, &c.dir, &taken.kept))?;
+            Ok(Some(Takeover { taken, taps }))
+        }
+        Outcome::Nothing => Ok(None),
+        Outcome::NotAllowed => Ok(not_allowed(rt)),
+    }
+}
+
+/// Who writes down what passes on these devices, if it is to be.
+fn taps(c: &Container, setup: &Setup) -> Result<Vec<Tap>> {
+    if c.record.leaving.pcap.is_none() {
+        return Ok(Vec::new());
+    }
+    let devices = setup.devices.iter().map(|d| (d.index, &d.name[..]));
+    Ok(capture::open(devices)?)
+}
+
+/// Whether the devices of this namespace are another container's that runs, which is told. What one
+/// has left that has ended is the host's again.
+fn is_anothers(rt: &Runtime, c: &Container) -> Result<bool> {
     let here = Namespace::here()?;
     for (other, kept) in others(rt, c, here) {
         if state::is_alive(other.record.pid, other.record.pid_start) {
@@ -220,27 +227,11 @@ fn take_over_here(rt: &Runtime, c: &Container) -> Result<Option<Takeover>> {
                  has a loopback of its own",
                 other.record.id
             ));
-            return Ok(None);
+            return Ok(true);
         }
         put_back(rt, &other.dir, &kept);
     }
-    // Of a start that failed.
-    if let Some(kept) = c.dir.load_network()? {
-        put_back(rt, &c.dir, &kept);
-    }
-    match devices::take_over(|kept| c.dir.save_network(kept))? {
-        Outcome::Taken(taken) => {
-            let devices = taken.setup.devices.iter().map(|d| (d.index, &d.name[..]));
-            let wanted = c.record.leaving.pcap.is_some();
-            let taps = wanted.then(|| capture::open(devices)).transpose()?;
-            Ok(Some(Takeover {
-                taken,
-                taps: taps.unwrap_or_default(),
-            }))
-        }
-        Outcome::Nothing => Ok(None),
-        Outcome::NotAllowed => Ok(not_allowed(rt)),
-    }
+    Ok(false)
 }
 
 /// The other containers that hold, or have left, something of this namespace.

@@ -18,7 +18,7 @@ use crate::ns::NetNamespace;
 use crate::route::Route;
 use crate::stack::Stack;
 use abi::Result;
-use abi::errno::{EBUSY, EINVAL};
+use abi::errno::{EBUSY, EINVAL, ENODEV};
 use hostcall::HostFd;
 use netstack::ip::{NeighbourInfo, NeighbourState};
 use netstack::setup;
@@ -27,17 +27,17 @@ use std::sync::Arc;
 
 /// What has become of the devices of a namespace of the host since they were told of last.
 pub struct Change {
-    /// Those that have gone, by their indices on the host.
-    pub gone: Vec<u32>,
-    /// Those that are there still, with the addresses that are new.
-    pub stays: Vec<setup::Device>,
-    /// Those that have come; and of all, routes and neighbours that are new.
+    /// Those that were told of and are there still, by their indices and hardware addresses on the
+    /// host. All others have gone.
+    pub there: Vec<(u32, [u8; 6])>,
+    /// Those that are up or have something new: of those that were there with the addresses that are new,
+    /// of those that have come with all; and of all, routes and neighbours that are new.
     pub setup: Setup,
-    /// A socket for each that has come, in their order.
+    /// A socket for each of these, in their order.
     pub links: Vec<Link>,
     /// As of [`NetNamespace::attach_devices`]; for a namespace that had none.
     pub names: Option<HostFd>,
-    /// What may leave, for a namespace that had no devices.
+    /// What may leave, for a namespace that had no devices; else this host's addresses of it.
     pub gate: Gate,
 }
 
@@ -49,18 +49,26 @@ impl NetNamespace {
     ///
     /// # Errors
     ///
-    /// `EINVAL` where there is not one socket for each device that has come; `EBUSY` where there is
-    /// another way out, or no [`NetNamespace::set_bells`]; `EAGAIN` where no thread can be made;
-    /// `ENOSPC` where there are too many devices.
+    /// `EINVAL` where there is not one socket for each device; `ENODEV` where one that was there is
+    /// not known here; `EBUSY` where there is another way out, or no [`NetNamespace::set_bells`];
+    /// `EAGAIN` where no thread can be made; `ENOSPC` where there are too many devices.
     pub fn change_devices(self: &Arc<Self>, c: Change) -> Result<()> {
         if c.setup.devices.len() != c.links.len() {
             return Err(EINVAL);
         }
         let _one_at_a_time = self.taking.lock();
         let stack = self.stack_for_host(c.gate)?;
+        let known = stack.taken_devices();
+        let now: Vec<_> = c.setup.devices.iter().map(|d| (d.index, d.mac)).collect();
+        let is_strange = |d: &&(u32, [u8; 6])| c.there.contains(d) && !known.contains(d);
+        if now.iter().any(|d| is_strange(&d)) {
+            return Err(ENODEV);
+        }
         stack.learn_names(c.names);
-        for host in c.gone {
-            self.lose(&stack, host);
+        for d in &known {
+            if !now.contains(d) && !c.there.contains(d) {
+                self.lose(&stack, d.0);
+            }
         }
         let before = stack.taken();
         let mut news = Vec::new();
@@ -72,7 +80,7 @@ impl NetNamespace {
                 places: &mut places,
                 news: &mut news,
             };
-            let done = of.follow(&mut t, &stack, &c.setup, c.links, &c.stays);
+            let done = of.follow(&mut t, &stack, &c.setup, c.links);
             self.apply(&t);
             done
         };
@@ -93,13 +101,14 @@ impl NetNamespace {
             return Err(EBUSY);
         }
         if let Some(s) = self.stack().filter(|s| s.serves()) {
+            s.set_own_addresses(gate.rules.own);
             return Ok(s.clone());
         }
-        let bells = self.take_bells().ok_or(EBUSY)?;
         let stack = self.need_stack();
+        stack.bells(|| self.take_bells()).ok_or(EBUSY)?;
         stack.gate.tell_to(gate.log);
         stack.set_rules(gate.rules);
-        stack.serve(bells)?;
+        stack.serve()?;
         Ok(stack.clone())
     }
 
@@ -126,18 +135,15 @@ impl Follow<'_> {
         stack: &Stack,
         setup: &Setup,
         links: Vec<Link>,
-        stays: &[setup::Device],
     ) -> Result<()> {
         for (d, link) in setup.devices.iter().zip(links) {
             if self.places.contains_key(&d.index) {
-                // Who told of it did not wait for the answer.
+                // It may have left its namespace meanwhile: no frame comes by the old socket then.
+                stack.renew(d.index, link);
                 self.stay(t, d);
             } else {
                 self.come(t, stack, d, link)?;
             }
-        }
-        for d in stays {
-            self.stay(t, d);
         }
         for r in &setup.routes {
             self.route(t, r);

@@ -72,14 +72,14 @@ impl NetNamespace {
         if setup.devices.len() != links.len() {
             return Err(EINVAL);
         }
-        let bells = self.take_bells().ok_or(EBUSY)?;
         let stack = Stack::new(self, &setup, links, names, gate)?;
+        stack.bells(|| self.take_bells()).ok_or(EBUSY)?;
         self.set_stack(&stack)?;
         let mut table = self.table.lock();
         table.take(self, &setup);
         self.apply(&table);
         drop(table);
-        stack.serve(bells)
+        stack.serve()
     }
 
     /// Has the stack, the devices and the sockets follow the table.

@@ -160,7 +160,8 @@ enum Item {
     Segment(Segment),
     /// An ICMP message about a segment of ours.
     Failed(Seq, IcmpError),
-    Timer,
+    /// It was at this place, and is there no longer.
+    Timer(Place),
 }
 
 /// What to do once the state is free.
@@ -433,9 +434,9 @@ impl Remote {
     }
 
     /// Its time has come.
-    pub fn timer(&self) {
+    pub fn timer(&self, place: Place) {
         // It has to come through, and there is at most one.
-        self.bring(Item::Timer, 0);
+        self.bring(Item::Timer(place), 0);
     }
 
     fn bring(&self, item: Item, bytes: usize) {
@@ -525,8 +526,9 @@ impl Remote {
                 s.engine.segment(t, segment)
             }
             Item::Failed(seq, error) => self.take_error_message(s, t, seq, error),
-            Item::Timer => {
-                s.place = None;
+            Item::Timer(place) => {
+                // It may have another one since.
+                s.place.take_if(|p| *p == place);
                 match s.engine.deadline() {
                     Some(d) if d <= t => s.engine.timer(t),
                     _ => return,

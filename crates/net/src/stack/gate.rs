@@ -279,6 +279,19 @@ impl Gate {
         }
     }
 
+    /// This host's addresses are these now.
+    fn change_own(&self, own: Vec<IpAddr>) -> bool {
+        let mut s = self.state.lock();
+        let is_other = s.rules.own != own;
+        if is_other {
+            s.rules.own = own;
+            let policy = s.rules.policy();
+            s.guard.set_policy(policy);
+            self.generation.fetch_add(1, Ordering::AcqRel);
+        }
+        is_other
+    }
+
     fn change(&self, rules: Rules) {
         let mut s = self.state.lock();
         s.guard.set_policy(rules.policy());
@@ -296,6 +309,17 @@ impl Stack {
     /// either is it seen here, or it sees the change.)
     pub fn set_rules(&self, rules: Rules) {
         self.gate.change(rules);
+        self.end_what_is_refused();
+    }
+
+    /// These are this host's addresses: rules go by them.
+    pub fn set_own_addresses(&self, own: Vec<IpAddr>) {
+        if self.gate.change_own(own) {
+            self.end_what_is_refused();
+        }
+    }
+
+    fn end_what_is_refused(&self) {
         for c in self.live() {
             if c.is_ruled() && !self.gate.still_allows(c.peer_end(), c.names()) {
                 crate::tcp::Outside::reset(&*c);

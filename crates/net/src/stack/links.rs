@@ -116,6 +116,23 @@ impl Links {
         Ok(())
     }
 
+    /// One has another socket, by its index on the host.
+    pub fn renew(&self, host: u32, socket: HostFd) {
+        let _one_at_a_time = self.changing.lock();
+        let all = self.all();
+        let (same, mut rest): (Vec<_>, Vec<_>) = all.iter().cloned().partition(|t| t.host == host);
+        rest.extend(same.first().map(|t| {
+            Arc::new(Taken {
+                host,
+                at: t.at,
+                socket,
+                chunk: Mutex::new(vec![0; ROOM]),
+                spare: self.spare.clone(),
+            })
+        }));
+        self.all.store(rest.into());
+    }
+
     /// One has gone, by its index on the host.
     pub fn remove(&self, host: u32) {
         let _one_at_a_time = self.changing.lock();

@@ -67,7 +67,7 @@ use crate::options::Common;
 use crate::taps::At;
 use crate::work::{Job, Next, Ticket};
 use abi::Result;
-use abi::errno::EAGAIN;
+use abi::errno::{EAGAIN, EBUSY};
 use bytes::Bytes;
 use gate::Gate;
 use hostcall::HostFd;
@@ -83,7 +83,7 @@ use ports::Ports;
 use receiving::Receiving;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddrV6};
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use table::Connections;
@@ -105,6 +105,8 @@ pub(crate) struct Stack {
     /// there are others.
     lead: OnceLock<Arc<Lead>>,
     bells: OnceLock<Arc<Bells>>,
+    /// Threads receive.
+    serves: AtomicBool,
     /// Connections without a socket.
     orphans: AtomicUsize,
     secret: Secret,
@@ -149,6 +151,7 @@ impl Stack {
             timers: Timers::default(),
             lead: OnceLock::new(),
             bells: OnceLock::new(),
+            serves: AtomicBool::new(false),
             orphans: AtomicUsize::new(0),
             secret: Secret::new(random()),
             names: OnceLock::new(),
@@ -194,6 +197,12 @@ impl Stack {
         Ok(())
     }
 
+    /// One has another socket, by its index on the host.
+    pub fn renew(&self, host: u32, link: Link) {
+        self.ports.renew(host, link.fd);
+        self.ring();
+    }
+
     /// One has gone, by its index on the host.
     pub fn leave_taken(&self, host: u32) {
         self.ports.remove(host);
@@ -204,6 +213,12 @@ impl Stack {
     pub fn taken(&self) -> HashMap<u32, i32> {
         let all = self.ports.taken();
         all.iter().map(|t| (t.host, t.at.device)).collect()
+    }
+
+    /// The same: their indices and hardware addresses there.
+    pub fn taken_devices(&self) -> Vec<(u32, [u8; 6])> {
+        let all = self.ports.taken();
+        all.iter().map(|t| (t.host, t.at.mac)).collect()
     }
 
     /// Has who waits for frames wait for those of all devices.
@@ -220,8 +235,18 @@ impl Stack {
         }
     }
 
-    /// Has threads receive and look after timers, for ever.
-    pub fn serve(self: &Arc<Self>, bells: Bells) -> Result<()> {
+    /// What wakes who receives: these, if it has none yet.
+    pub fn bells(&self, make: impl FnOnce() -> Option<Bells>) -> Option<&Arc<Bells>> {
+        if self.bells.get().is_none() {
+            let _ = self.bells.set(Arc::new(make()?));
+        }
+        self.bells.get()
+    }
+
+    /// Has threads receive and look after timers, for ever. Where it fails, it may be tried again.
+    /// `EBUSY` without [`Stack::bells`].
+    pub fn serve(self: &Arc<Self>) -> Result<()> {
+        let bells = self.bells.get().ok_or(EBUSY)?.clone();
         let thread = |name: &str, run: Box<dyn FnOnce() + Send>| {
             let made = std::thread::Builder::new()
                 .name(name.into())
@@ -230,20 +255,20 @@ impl Stack {
             made.map(drop).map_err(|_| EAGAIN)
         };
         let stack = self.clone();
-        let bells = self.bells.get_or_init(|| Arc::new(bells)).clone();
         let lead = Lead::new(Box::new(Receiving { stack, bells }));
         let lead = self.lead.get_or_init(|| lead).clone();
         thread("network", Box::new(move || lead.serve()))?;
-        if self.timers.has_worker() {
-            return Ok(());
+        if !self.timers.has_worker() {
+            let me = self.clone();
+            thread("network-timers", Box::new(move || me.serve_timers()))?;
         }
-        let me = self.clone();
-        thread("network-timers", Box::new(move || me.serve_timers()))
+        self.serves.store(true, Ordering::Release);
+        Ok(())
     }
 
     /// Whether there are devices of the host.
     pub fn serves(&self) -> bool {
-        self.lead.get().is_some()
+        self.serves.load(Ordering::Acquire)
     }
 
     /// See [`NetNamespace::say_last_words`]. Those of devices that programs made have nobody to
@@ -272,8 +297,8 @@ impl Stack {
 
     /// Does what is due; when connections that are over are to be looked at again.
     fn on_time(&self, due: timers::Due) -> Option<Instant> {
-        for c in due.timed {
-            c.timer();
+        for (place, c) in due.timed {
+            c.timer(place);
         }
         for c in due.behind {
             c.catch_up();

@@ -64,6 +64,11 @@ impl Ports {
         self.links.add(host, at, socket)
     }
 
+    /// One of the host's has another socket, by its index there.
+    pub fn renew(&self, host: u32, socket: HostFd) {
+        self.links.renew(host, socket);
+    }
+
     /// One of the host's has gone, by its index there.
     pub fn remove(&self, host: u32) {
         self.links.remove(host);

@@ -35,7 +35,7 @@ struct Queue {
 /// Connections that have to be looked at.
 pub(super) struct Due {
     /// They have come to their time, and have no place any longer.
-    pub timed: Vec<Arc<Remote>>,
+    pub timed: Vec<(Place, Arc<Remote>)>,
     /// Something is in their backlog.
     pub behind: Vec<Arc<Remote>>,
 }
@@ -50,7 +50,10 @@ impl Queue {
         let due = std::mem::replace(&mut self.all, later);
         let soon = std::mem::take(&mut self.soon);
         Due {
-            timed: due.into_values().filter_map(|w| w.upgrade()).collect(),
+            timed: due
+                .into_iter()
+                .filter_map(|(at, w)| Some((at, w.upgrade()?)))
+                .collect(),
             behind: soon.into_iter().filter_map(|w| w.upgrade()).collect(),
         }
     }

@@ -230,7 +230,8 @@ fn devices_of_the_host_come_and_go() {
     let none = LinkRequest::default();
     w.ns.add_link(NewKind::Dummy, &own, &none, None).unwrap();
     let mut far = Vec::new();
-    let mut change = |gone: &[u32], stays: &[_], devices: &[netstack::setup::Device], routes| {
+    type Devices<'a> = &'a [netstack::setup::Device];
+    let mut change = |there: Devices<'_>, devices: Devices<'_>, routes| {
         let mut link = |_| {
             let (ours, theirs) = hostcall::sock::seqpacket_pair().unwrap();
             far.push(theirs);
@@ -240,8 +241,7 @@ fn devices_of_the_host_come_and_go() {
             }
         };
         w.ns.change_devices(Change {
-            gone: gone.to_vec(),
-            stays: stays.to_vec(),
+            there: there.iter().map(|d| (d.index, d.mac)).collect(),
             setup: Setup {
                 devices: devices.to_vec(),
                 routes,
@@ -265,7 +265,8 @@ fn devices_of_the_host_come_and_go() {
         of_host(7, "eth7", "10.7.0.2", 1500),
         of_host(8, "eth8", "10.8.0.2", 1400),
     );
-    change(&[], &[], &[a.clone(), b], vec![by_gateway(7, "10.7.0.1")]).unwrap();
+    let both = [a.clone(), b.clone()];
+    change(&[], &both, vec![by_gateway(7, "10.7.0.1")]).unwrap();
     let first = seen("10.7.0.2").unwrap();
     assert!(first.index != 7 && first.name == "eth0", "{first:?}");
     let second = seen("10.8.0.2").unwrap();
@@ -275,16 +276,22 @@ fn devices_of_the_host_come_and_go() {
     );
     assert_eq!(ways(), [(first.index, Some("10.7.0.1".parse().unwrap()))]);
     // What is told twice is there once.
-    change(&[], &[], &[a], vec![by_gateway(7, "10.7.0.1")]).unwrap();
+    change(
+        &both,
+        std::slice::from_ref(&a),
+        vec![by_gateway(7, "10.7.0.1")],
+    )
+    .unwrap();
     assert_eq!(ways().len(), 1);
     // Another address, another MTU, another gateway.
     let more = of_host(8, "eth8", "10.9.0.2", 1300);
-    change(&[], &[more], &[], vec![by_gateway(8, "10.8.0.1")]).unwrap();
+    change(&both, &[more], vec![by_gateway(8, "10.8.0.1")]).unwrap();
     assert_eq!(seen("10.9.0.2").unwrap().mtu, 1300);
     assert!(ways().contains(&(8, Some("10.8.0.1".parse().unwrap()))));
     assert!(!ways().iter().any(|w| w.0 == first.index), "{:?}", ways());
     assert!(w.ns.is_local("10.8.0.2".parse().unwrap()));
-    change(&[8], &[], &[], Vec::new()).unwrap();
+    // One that goes is not told of any more.
+    change(std::slice::from_ref(&a), &[], Vec::new()).unwrap();
     assert!(seen("10.8.0.2").is_none() && ways().is_empty());
     assert!(!w.ns.is_local("10.8.0.2".parse().unwrap()));
     assert!(seen("10.7.0.2").is_some());
@@ -292,6 +299,17 @@ fn devices_of_the_host_come_and_go() {
     let many: Vec<_> = (100..140)
         .map(|n| of_host(n, &format!("m{n}"), &format!("10.{n}.0.2"), 1500))
         .collect();
-    assert_eq!(change(&[], &[], &many, Vec::new()), Err(ENOSPC));
+    let there = std::slice::from_ref(&a);
+    assert_eq!(change(there, &many, Vec::new()), Err(ENOSPC));
     assert!(seen("10.100.0.2").is_none() && seen("10.7.0.2").is_some());
+    // What was never told of is not there.
+    assert_eq!(
+        change(&both, std::slice::from_ref(&b), Vec::new()),
+        Err(ENODEV)
+    );
+    // Another card by the same index is another device; the old one's addresses go.
+    let mut other = of_host(7, "eth7", "10.7.0.9", 1500);
+    other.mac[5] ^= 1;
+    change(&[], &[other], Vec::new()).unwrap();
+    assert!(seen("10.7.0.2").is_none() && seen("10.7.0.9").is_some());
 }

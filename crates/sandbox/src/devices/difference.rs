@@ -8,11 +8,10 @@ use netstack::setup::{Device, Neighbour, RouteKind};
 
 /// What is new, and what has gone.
 pub struct Difference {
-    /// The indices of devices that are there no more.
-    pub gone: Vec<u32>,
-    /// Those that are there still, and have new addresses or another MTU.
-    pub stays: Vec<Device>,
-    /// Those that have come; of all, new routes and neighbours.
+    /// Devices that are there still: their indices and hardware addresses.
+    pub there: Vec<(u32, [u8; 6])>,
+    /// Those of them that are up or have something new; those that have come; of all, new routes and
+    /// neighbours.
     pub setup: Setup,
     /// What is to be put back some time.
     pub kept: Kept,
@@ -31,53 +30,42 @@ impl Difference {
         new_names: bool,
     ) -> Option<Difference> {
         let old = |index: u32| there.iter().find(|d| d.index == index);
-        let all = kept.devices.iter().map(|d| d.index);
-        let gone: Vec<u32> = all.filter(|i| old(*i).is_none()).collect();
+        let has_gone = kept.devices.iter().any(|d| old(d.index).is_none());
         let Seen {
             mut setup,
             kept: now,
             warnings,
         } = seen;
-        let (stays, come): (Vec<Device>, Vec<Device>) = setup
-            .devices
-            .into_iter()
-            .partition(|d| old(d.index).is_some());
-        let is_other = |d: &Device| old(d.index).is_some_and(|o| o.mtu != d.mtu);
-        let stays: Vec<Device> = stays
-            .into_iter()
-            .filter(|d| !d.addresses.is_empty() || is_other(d))
-            .collect();
-        setup.devices = come;
+        // One that speaks IPv6 again has left the namespace and come back.
+        let speaks = |d: &Device| {
+            let of = now.devices.iter().find(|n| n.index == d.index);
+            of.is_some_and(|n| n.ipv6 == Some(true))
+        };
+        let is_new = |d: &Device| {
+            let other = |o: &KeptDevice| o.mtu != d.mtu || o.ipv6 == Some(true) && speaks(d);
+            !d.addresses.is_empty() || old(d.index).is_none_or(other)
+        };
+        let has_devices = setup.devices.iter().any(is_new);
         // Those that lead somewhere went with the addresses: what is there now is new.
         let is_new =
             |r: &netstack::setup::Route| r.kind == RouteKind::Unicast || !kept.nowhere.contains(r);
         setup.routes.retain(is_new);
         let known: Vec<Neighbour> = kept.neighbours.iter().filter_map(neighbour).collect();
-        setup.neighbours.retain(|n| !known.contains(n));
-        let is_nothing = gone.is_empty()
-            && stays.is_empty()
-            && setup.devices.is_empty()
-            && setup.routes.is_empty()
-            && setup.neighbours.is_empty();
+        setup
+            .neighbours
+            .retain(|n| old(n.device).is_none() || !known.contains(n));
+        let is_nothing =
+            !has_gone && !has_devices && setup.routes.is_empty() && setup.neighbours.is_empty();
         if is_nothing && !new_names {
             return None;
         }
-        let merged = merged(kept, &there, &now, &stays);
-        let still = there.into_iter().map(|d| KeptDevice {
-            // It was turned off before.
-            ipv6: Some(false),
-            ..d
-        });
-        let is_come = |d: &KeptDevice| setup.devices.iter().any(|c| c.index == d.index);
-        let new = now.devices.into_iter().filter(is_come);
+        let merged = merged(kept, &there, &now);
         let taken = Kept {
-            devices: new.chain(still).collect(),
             nowhere: Vec::new(),
             ..now
         };
         Some(Difference {
-            gone,
-            stays,
+            there: there.iter().map(|d| (d.index, d.mac)).collect(),
             setup,
             kept: Kept {
                 has_names: kept.has_names || new_names,
@@ -91,11 +79,11 @@ impl Difference {
 
 /// What is to be put back some time: of devices that are still there what was before, and what is
 /// there now.
-fn merged(kept: &Kept, there: &[KeptDevice], now: &Kept, stays: &[Device]) -> Kept {
+fn merged(kept: &Kept, there: &[KeptDevice], now: &Kept) -> Kept {
     let is_there = |index: u32| there.iter().any(|d| d.index == index);
     let mut devices = there.to_vec();
     for d in &mut devices {
-        if let Some(s) = stays.iter().find(|s| s.index == d.index) {
+        if let Some(s) = now.devices.iter().find(|s| s.index == d.index) {
             d.mtu = s.mtu;
         }
     }
@@ -107,12 +95,13 @@ fn merged(kept: &Kept, there: &[KeptDevice], now: &Kept, stays: &[Device]) -> Ke
         Ok(Rtnl::NewRoute(r)) => goes_by(&r, &is_there),
         _ => false,
     };
-    // What was told again counts once, by its last words.
+    // What was told again counts once, by its last words. What is put back later replaces what is
+    // in its way, and the first address is the primary one.
     let both = |old: &[Message], new: &[Message]| {
-        let mut all = new.to_vec();
         let keys: Vec<Option<Key>> = new.iter().map(Message::key).collect();
         let rest = old.iter().filter(is_of_those);
-        all.extend(rest.filter(|m| !keys.contains(&m.key())).cloned());
+        let mut all: Vec<Message> = rest.filter(|m| !keys.contains(&m.key())).cloned().collect();
+        all.extend_from_slice(new);
         all
     };
     Kept {

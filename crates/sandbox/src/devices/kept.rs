@@ -134,6 +134,14 @@ fn has_ipv6(device: &str) -> Option<bool> {
 }
 
 impl Kept {
+    /// Of the namespace where this thread is, of whose devices none were taken over yet.
+    pub fn nothing() -> Result<Kept, Error> {
+        Ok(Kept {
+            namespace: Namespace::here()?,
+            ..Kept::default()
+        })
+    }
+
     /// The namespace that it is of.
     #[must_use]
     pub fn namespace(&self) -> Namespace {
@@ -216,12 +224,18 @@ impl Kept {
     ///
     /// It is another namespace, or the first thing that could not be put back; all else was.
     pub fn put_back(&self) -> Result<(), Error> {
-        let first = self.put_back_own();
-        let later = self.unanswered.as_ref();
-        first.and(later.map_or(Ok(()), |k| k.put_back_own()))
+        let whole = std::iter::once(self).chain(self.unanswered.as_deref());
+        let mut first = Ok(());
+        for k in whole {
+            let refused = k.put_back_own().unwrap_or_else(Some);
+            first = first.and(refused.map_or(Ok(()), Err));
+        }
+        first
     }
 
-    fn put_back_own(&self) -> Result<(), Error> {
+    /// Without what is not answered for. What the host refuses first, if anything; an error where
+    /// nothing was tried.
+    pub(super) fn put_back_own(&self) -> Result<Option<Error>, Error> {
         let what = "give the devices back to the host";
         if Namespace::here()? != self.namespace {
             return Err(Error::step(what, ENOENT));
@@ -258,7 +272,7 @@ impl Kept {
                 put(Rtnl::NewNeighbour(n));
             }
         }
-        step(what, first)
+        Ok(step(what, first).err())
     }
 
     /// The devices that are still there: by index and hardware address, with the name of today.

@@ -1,30 +1,30 @@
 //! Taking over what has come to a namespace since its devices were taken over.
 //!
-//! All that was there was taken away, so what stands on a device is new.
+//! All that was there was taken away, so what stands on a device is new. A container that had no
+//! devices begins with nothing ([`Kept::nothing`]).
 //!
 //! # Invariants
 //!
 //! - What is taken away was written down before, as not answered for yet. Whoever looks again
 //!   gives that back first, and finds it again: so a command may be killed at any place.
-//! - What is not handed over is the host's again.
+//! - What is refused is the host's again. Where the answer does not come in time it is, too, and the
+//!   sandbox may have it besides, until somebody looks again: each time it is told of all devices.
 
 use super::difference::Difference;
 use super::rtnetlink::Rtnetlink;
-use super::{Kept, Link, Namespace, Setup, names, open, read};
+use super::{Kept, Link, Namespace, Setup, names, namespace, open, read};
 use crate::{Error, step};
 use abi::errno::ENOENT;
 use config::DEVICES_MAX;
 use hostcall::HostFd;
-use netstack::setup::Device;
 
 /// What has become of devices since they were taken over.
 #[derive(Debug)]
 pub struct Change {
-    /// Those that have gone, by their indices.
-    pub gone: Vec<u32>,
-    /// Those that are there still, where their MTU is another or they have new addresses.
-    pub stays: Vec<Device>,
-    /// Those that have come; of all, routes and neighbours that are new.
+    /// Those that are there still: their indices and hardware addresses.
+    pub there: Vec<(u32, [u8; 6])>,
+    /// Those of them that are up or have something new, with the addresses that are new; those that
+    /// have come; of all, routes and neighbours that are new.
     pub setup: Setup,
     /// In the order of the setup's devices.
     pub links: Vec<Link>,
@@ -44,14 +44,17 @@ pub fn refresh<E: From<Error>>(
     keep: impl Fn(&Kept) -> std::result::Result<(), E>,
     hand_over: impl FnOnce(&Change) -> std::result::Result<(), E>,
 ) -> std::result::Result<(), E> {
+    if namespace::is_initial()? {
+        return Err(Error::HostsNetwork.into());
+    }
     if Namespace::here()? != kept.namespace {
         let what = "find the network namespace whose devices were taken over";
         return Err(Error::step(what, ENOENT).into());
     }
     let mut refused = None;
     if let Some(unanswered) = kept.unanswered.take() {
-        // A part that the host refuses is not there for the sandbox, either.
-        refused = unanswered.put_back().err();
+        // What the host refuses is not there for the sandbox, either.
+        refused = unanswered.put_back_own()?;
         keep(&kept)?;
     }
     let mut host = step("ask for the network's devices", Rtnetlink::open())?;
@@ -73,8 +76,7 @@ pub fn refresh<E: From<Error>>(
     keep(&kept)?;
     kept.unanswered = None;
     let mut change = Change {
-        gone: new.gone,
-        stays: new.stays,
+        there: new.there,
         setup: new.setup,
         links,
         names,
@@ -83,7 +85,7 @@ pub fn refresh<E: From<Error>>(
     let cleared = new.taken.clear(&mut host, &mut change.warnings);
     if let Err(e) = cleared.map_err(E::from).and_then(|()| hand_over(&change)) {
         // What fails on the way back is less than what failed before.
-        if new.taken.put_back().is_ok() {
+        if new.taken.put_back_own().is_ok() {
             let _ = keep(&kept);
         }
         return Err(e);

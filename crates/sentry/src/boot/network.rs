@@ -36,15 +36,14 @@ pub fn change_devices(kernel: &Kernel, given: Vec<HostFd>) -> core::result::Resu
     let body = or(serve::read_all(&body), "read of the network's devices")?;
     let change: DevicesChange = serde_json::from_slice(&body)
         .map_err(|e| format!("the network's devices are not understood: {e}"))?;
-    let come = change.come.with_sockets(given.collect());
-    let come = come.ok_or("the network's devices are not all there")?;
+    let now = change.now.with_sockets(given.collect());
+    let now = now.ok_or("the network's devices are not all there")?;
     let changed = kernel.initial.net.change_devices(Change {
-        gone: change.gone,
-        stays: change.stays,
-        setup: come.setup,
-        links: come.links,
-        names: come.names,
-        gate: come.gate,
+        there: change.there,
+        setup: now.setup,
+        links: now.links,
+        names: now.names,
+        gate: now.gate,
     });
     or(changed, "follow the network's devices")
 }
