@@ -19,7 +19,7 @@
 //! |---|---|
 //! | `refs`, `free`, `kept` | reference counts; free frames; those that stay in memory |
 //! | `map`, `registry` | what can be mapped; who has mapped a file |
-//! | `room`, `high` | the limits: who waits for room; how long who is above `memory.high` is held up |
+//! | `room`, `high` | the limits: who waits for room; how long `memory.high` holds up its maker |
 //! | `swap` | frames whose contents are elsewhere |
 //! | `copies`, `huge`, `scrub` | where copies go; huge pages; overwriting what was confidential |
 //!

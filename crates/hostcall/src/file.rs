@@ -138,27 +138,27 @@ pub fn poll(fds: &mut [libc::pollfd], timeout: i32) -> Result<usize> {
 }
 
 /// As [`poll`], in a process that waits while programs run: where that is for more than
-/// [`AFTER_START`], it unmaps its own code, once ([`unmap_program`]).
+/// [`AFTER_START`], it unmaps its own code, once ([`unmap_program`]), whichever thread comes first.
 pub fn poll_at_length(fds: &mut [PollFd], timeout: i32) -> Result<usize> {
     static UNMAPPED: AtomicBool = AtomicBool::new(false);
     let is_short = (0..=AFTER_START).contains(&timeout);
     if is_short || UNMAPPED.load(Ordering::Relaxed) {
         return poll(fds, timeout);
     }
+    let rest = if timeout < 0 {
+        -1
+    } else {
+        timeout - AFTER_START
+    };
     match poll(fds, AFTER_START) {
         Ok(0) => {}
         told => return told,
     }
-    UNMAPPED.store(true, Ordering::Relaxed);
+    if UNMAPPED.swap(true, Ordering::Relaxed) {
+        return poll(fds, rest);
+    }
     unmap_program();
-    poll(
-        fds,
-        if timeout < 0 {
-            -1
-        } else {
-            timeout - AFTER_START
-        },
-    )
+    poll(fds, rest)
 }
 
 /// The position of a seekable descriptor.

@@ -62,8 +62,9 @@
 //! `futex`), for code (`patch`) and for `/proc` (`info`). Beside these: what is kept from others
 //! (`privacy`, `secret`, `confidential`), shared memory without a file (`shared_anon`), names
 //! (`naming`), membarrier(2) (`barriers`), where a call site's second jump lies (`padding`),
-//! what `swap` keeps (`hands`), and faults that found nothing missing (`suspects`). An operation ends in `Mm::with`: the
-//! batch is made, then, without the lock, frames are given back and files dropped.
+//! what `swap` keeps (`hands`), and faults that found nothing missing (`suspects`).
+//! An operation ends in `Mm::with`: the batch is made, then, without the lock, frames are given
+//! back and files dropped.
 //!
 //! # Lock order
 //!

@@ -360,13 +360,11 @@ pub fn run(
     });
     let ended = waiting.and_then(|(signals, connection, container)| {
         let record = &container.record;
-        if record.devices == Owner::Host
-            && record.start_container.is_empty()
-            && record.poststart.is_empty()
-        {
+        if record.start_container.is_empty() && record.poststart.is_empty() {
+            let _lock = container.dir.lock()?;
             // Its monitor says whether it can be started.
             begins()?;
-            container.ask(&Request::Start, &[])?;
+            network::start(rt, &container)?;
         } else {
             let interrupts = crate::monitor::interrupts()?;
             start_attended(rt, &c.id, Some(&interrupts), begins)?;

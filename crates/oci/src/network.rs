@@ -156,6 +156,9 @@ fn refresh_here(rt: &Runtime, c: &Container, leaving: &Leaving) -> Result<()> {
 /// Takes over what there is; `None` where the container has its loopback only.
 fn take_over(rt: &Runtime, c: &Container) -> Result<Option<Takeover>> {
     let monitor = reach(c.record.pid, c.record.pid_start)?.ok_or(Error::NotRunning)?;
+    if has_loopback_only(c.record.pid) {
+        return Ok(None);
+    }
     let place = Place::Process(to_host_fd(monitor.into_fd()));
     match devices::inside(&place, || take_over_here(rt, c)) {
         Ok(Some(r)) => r,
@@ -163,6 +166,15 @@ fn take_over(rt: &Runtime, c: &Container) -> Result<Option<Takeover>> {
         Err(sandbox::Error::HostsNetwork) => Ok(hosts(rt)),
         Err(e) => Err(e.into()),
     }
+}
+
+/// Whether the network namespace of a process, which has not been waited for, has no device but a
+/// loopback: a look from outside, which is quicker than to go there.
+fn has_loopback_only(pid: i32) -> bool {
+    let devices = std::fs::read_to_string(format!("/proc/{pid}/net/dev")).unwrap_or_default();
+    // Behind two lines of titles.
+    let mut names = devices.lines().skip(2).map(str::trim_start).peekable();
+    names.peek().is_some() && names.all(|l| l.starts_with("lo:"))
 }
 
 /// A bundle can name the host's own namespace, for a container that is to share it.

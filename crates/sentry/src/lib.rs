@@ -6,7 +6,7 @@
 //! | [`boot`] | from what the command says to the first process; the requests that come later |
 //! | [`container`] | the containers of a sandbox |
 //! | [`cgroup`] | control groups |
-//! | [`ns`] | pid, time and UTS namespaces; a task's proxy; nsfs, unshare, setns (user: `vfs::userns`, mount: `vfs::namespace`, network: `net`) |
+//! | [`ns`] | pid, time and UTS namespaces; nsfs, unshare, setns (others are `vfs`'s, `net`'s) |
 //! | [`programs`] | programs of bpf(2) |
 //! | [`task`] | tasks, thread groups, signals; the loop that drives an application thread |
 //! | [`syscalls`] | the table, and one file per family |

@@ -14,15 +14,16 @@ pub enum NetworkCommand {
     Show(ShowArgs),
     /// Changes the rules of a running container
     Set(SetArgs),
-    /// Has a running container follow its network namespace, where devices have come, changed or gone
+    /// Has a running container follow devices that have come, changed or gone
     Refresh(RefreshArgs),
 }
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Devices of a container's network namespace are taken over when it starts. What has changed there since is
-found and told the programs inside: devices that have come, with their addresses and routes, or gone;
-addresses, routes and permanent neighbours that a device has been given; another MTU.
+Devices of a container's network namespace are taken over when it starts. What has changed there
+since is found and told the programs inside: devices that have come, with their addresses and
+routes, or gone; addresses, routes and permanent neighbours that a device has been given; another
+MTU.
 
 Examples:
   ip link set eth1 netns web && cloister network refresh web

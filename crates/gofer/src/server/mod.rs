@@ -150,7 +150,6 @@ impl Server {
         let fds: Vec<i32> = theirs.iter().flat_map(Line::fds).collect();
         sock::send(channel.raw(), &hello.encode(), &fds)?;
         drop(theirs);
-        hostcall::mem::unmap_program();
         let server = &self;
         // One is served by this thread, which runs already: where its maker may be, too.
         let own = connection_of(process::current_cpu(), n);
@@ -183,7 +182,10 @@ impl Server {
             events: libc::POLLIN,
             revents: 0,
         }];
-        while matches!(hostcall::file::poll(&mut fds, -1), Err(abi::errno::EINTR)) {}
+        while matches!(
+            hostcall::file::poll_at_length(&mut fds, -1),
+            Err(abi::errno::EINTR)
+        ) {}
     }
 
     /// Serves the `index`th of `n` connections, on the CPUs that it is for: a request to a thread

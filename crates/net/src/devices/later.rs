@@ -30,8 +30,8 @@ pub struct Change {
     /// Those that were told of and are there still, by their indices and hardware addresses on the
     /// host. All others have gone.
     pub there: Vec<(u32, [u8; 6])>,
-    /// Those that are up or have something new: of those that were there with the addresses that are new,
-    /// of those that have come with all; and of all, routes and neighbours that are new.
+    /// Those that are up or have something new: of those that were there with the addresses that
+    /// are new, of those that have come with all; and of all, routes and neighbours that are new.
     pub setup: Setup,
     /// A socket for each of these, in their order.
     pub links: Vec<Link>,

@@ -10,8 +10,8 @@ use netstack::setup::{Device, Neighbour, RouteKind};
 pub struct Difference {
     /// Devices that are there still: their indices and hardware addresses.
     pub there: Vec<(u32, [u8; 6])>,
-    /// Those of them that are up or have something new; those that have come; of all, new routes and
-    /// neighbours.
+    /// Those of them that are up or have something new; those that have come; of all, new routes
+    /// and neighbours.
     pub setup: Setup,
     /// What is to be put back some time.
     pub kept: Kept,

@@ -7,8 +7,8 @@
 //!
 //! - What is taken away was written down before, as not answered for yet. Whoever looks again
 //!   gives that back first, and finds it again: so a command may be killed at any place.
-//! - What is refused is the host's again. Where the answer does not come in time it is, too, and the
-//!   sandbox may have it besides, until somebody looks again: each time it is told of all devices.
+//! - What is refused is the host's again. Where the answer does not come in time it is, too, and
+//!   the sandbox may have it besides, until somebody looks again: it is told of all devices then.
 
 use super::difference::Difference;
 use super::rtnetlink::Rtnetlink;
@@ -33,8 +33,8 @@ pub struct Change {
     pub warnings: Vec<String>,
 }
 
-/// Looks again at the network namespace where this thread is, whose devices are those of `kept`, and hands
-/// what has changed over. `keep` writes down what is to be put back some time.
+/// Looks again at the network namespace where this thread is, whose devices are those of `kept`,
+/// and hands what has changed over. `keep` writes down what is to be put back some time.
 ///
 /// # Errors
 ///

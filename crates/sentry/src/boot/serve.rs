@@ -215,10 +215,7 @@ impl Server {
             }
             // (The devices are the root container's.)
             control::REFRESH if Arc::ptr_eq(container, &kernel.root) => {
-                request.aside(move |r| {
-                    network::change_devices(&r.kernel, given)?;
-                    Ok(Some(0))
-                });
+                request.aside(move |r| network::change_devices(&r.kernel, given).map(|()| Some(0)));
             }
             kind if kind >= control::START => {
                 request.refuse("this version does not know that request");
