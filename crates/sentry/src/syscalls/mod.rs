@@ -40,6 +40,7 @@ mod privileged;
 mod process;
 mod ptrace;
 mod sched;
+mod seccomp;
 mod signalfd;
 mod signals;
 mod sockets;
@@ -111,6 +112,7 @@ const ALL: &[&[Call]] = &[
     process::CALLS,
     ptrace::CALLS,
     sched::CALLS,
+    seccomp::CALLS,
     signalfd::CALLS,
     signals::CALLS,
     sockets::CALLS,
