@@ -279,10 +279,10 @@ impl Gate {
         }
     }
 
-    /// This host's addresses are these now.
+    /// This host's addresses are these now. (It has some: who tells of none could not look.)
     fn change_own(&self, own: Vec<IpAddr>) -> bool {
         let mut s = self.state.lock();
-        let is_other = s.rules.own != own;
+        let is_other = !own.is_empty() && s.rules.own != own;
         if is_other {
             s.rules.own = own;
             let policy = s.rules.policy();
