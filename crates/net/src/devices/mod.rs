@@ -45,7 +45,7 @@ use abi::Result;
 use abi::errno::{EBUSY, EINVAL};
 use hostcall::HostFd;
 pub use hostcall::packet::Link;
-pub use netstack::setup::{Device as DeviceSetup, Setup};
+pub use netstack::setup::Setup;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

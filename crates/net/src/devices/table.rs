@@ -378,9 +378,7 @@ impl Table {
         let neighbours = setup.neighbours.iter().map(|n| (*n, None));
         self.neighbours.extend(neighbours);
     }
-}
 
-impl Table {
     /// Takes a device of the host's with its addresses, by an index and a name that are free.
     pub fn take_device(
         &mut self,

@@ -28,7 +28,7 @@ pub struct Change {
     pub setup: Setup,
     /// In the order of the setup's devices.
     pub links: Vec<Link>,
-    /// As in [`super::Taken`], where there was none before.
+    /// As in [`super::OwnedDevices`], where there was none before.
     pub names: Option<HostFd>,
     pub warnings: Vec<String>,
 }
