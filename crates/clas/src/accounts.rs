@@ -146,8 +146,9 @@ pub(crate) struct Entry {
     /// Of `used`, those that are swapped out; of those, what is in the store.
     pub(crate) away: u64,
     stored: u64,
-    /// Of `used`, contents of files.
+    /// Of `used`, contents of files; of those, what is swapped out.
     files: u64,
+    files_away: u64,
     own: u64,
     /// The most that was here, and in the store, at a time.
     pub(crate) peak: Peak,
@@ -180,6 +181,7 @@ impl Entry {
             away: 0,
             stored: 0,
             files: 0,
+            files_away: 0,
             own: 0,
             peak: Peak::default(),
             stored_peak: Peak::default(),
@@ -199,6 +201,11 @@ impl Entry {
     /// Frames that are not swapped out.
     pub(crate) fn here(&self) -> u64 {
         self.used - self.away
+    }
+
+    /// The same of contents of files.
+    fn files_here(&self) -> u64 {
+        self.files - self.files_away
     }
 
     /// Whether so many pages more are within the limit.
@@ -345,12 +352,13 @@ impl Accounts {
 
     /// Frames go, of which so many were away, and stored.
     pub(crate) fn uncharge(&mut self, owner: Owner, pages: u64, away: u64, stored: u64) {
-        let files = if owner.is_file() { pages } else { 0 };
+        let of_files = |n| if owner.is_file() { n } else { 0 };
         self.each_upwards(owner.account(), |e| {
             e.used -= pages;
             e.away -= away;
             e.stored -= stored;
-            e.files -= files;
+            e.files -= of_files(pages);
+            e.files_away -= of_files(away);
         });
         if let Some(e) = self.get_mut(owner.account()) {
             e.own -= pages;
@@ -360,11 +368,18 @@ impl Accounts {
 
     /// Frames are swapped out; so many of them are stored.
     pub(crate) fn went(&mut self, owner: Owner, pages: u64, stored: u64) {
+        let files = if owner.is_file() { pages } else { 0 };
         self.each_upwards(owner.account(), |e| {
             e.away += pages;
             e.stored += stored;
             e.out += pages;
+            e.files_away += files;
         });
+    }
+
+    /// Frames that are away are stored no more: they read as zeros.
+    pub(crate) fn blanked(&mut self, owner: Owner, stored: u64) {
+        self.each_upwards(owner.account(), |e| e.stored -= stored);
     }
 
     /// A frame comes back, which `payer` has room for and pays for from now on; gives its owner.
@@ -373,9 +388,11 @@ impl Accounts {
         self.each_upwards(owner.account(), |e| e.back += 1);
         let now = owner.paid_by(payer);
         if now == owner {
+            let files = u64::from(owner.is_file());
             self.each_upwards(payer, |e| {
                 e.away -= 1;
                 e.stored -= stored;
+                e.files_away -= files;
             });
         } else {
             self.charge(now, 1);
@@ -604,7 +621,7 @@ impl Account {
         self.look(|e| AccountStats {
             here: e.here() * PAGE_SIZE,
             peak: e.peak.ever * PAGE_SIZE,
-            files: e.files * PAGE_SIZE,
+            files: e.files_here() * PAGE_SIZE,
             swapped: e.stored * PAGE_SIZE,
             swapped_peak: e.stored_peak.ever * PAGE_SIZE,
             pages_out: e.out,
@@ -691,10 +708,11 @@ impl Clas {
         inner.accounts.upwards(id).map(|(id, _)| id).collect()
     }
 
-    /// Bytes of frames that are contents of files, or shared memory.
+    /// Bytes of frames of an account that are contents of files, or shared memory, and here.
     #[must_use]
-    pub fn files(&self) -> u64 {
-        self.inner.lock().accounts.root().files * PAGE_SIZE
+    pub fn files_here(&self, id: AccountId) -> u64 {
+        let inner = self.inner.lock();
+        inner.accounts.get(id).map_or(0, Entry::files_here) * PAGE_SIZE
     }
 
     /// The most bytes that were in the swap's store at a time.

@@ -20,7 +20,7 @@
 //! | `refs`, `free`, `kept` | reference counts; free frames; those that stay in memory |
 //! | `map`, `registry` | what can be mapped; who has mapped a file |
 //! | `room`, `high` | the limits: who waits for room; how long `memory.high` holds up its maker |
-//! | `swap` | frames whose contents are elsewhere |
+//! | `swap`, `files` | frames whose contents are elsewhere; what goes of files in memory |
 //! | `copies`, `huge`, `scrub` | where copies go; huge pages; overwriting what was confidential |
 //!
 //! Lock order: `Clas::inner` and the lock of a [`MappingRegistry`] are leaves; nothing is called
@@ -28,6 +28,7 @@
 
 mod accounts;
 mod copies;
+mod files;
 mod free;
 mod high;
 mod huge;
@@ -56,6 +57,7 @@ use std::sync::{Arc, OnceLock};
 
 pub use accounts::{Account, AccountId, AccountStats, Payer, PeakOf, pay_with};
 pub use copies::PlacementHint;
+pub use files::{Ahead, FilePick, Listed, Pageable};
 pub use high::{is_above_high, take_above_high};
 pub use huge::LEN as HUGE;
 pub use map::{Map, Place};
@@ -125,6 +127,7 @@ pub struct Clas {
     looks: Mutex<()>,
     /// Where frames go that there is no room for; set at the start, if at all.
     swap: OnceLock<swap::Swap>,
+    files: Mutex<files::Files>,
     /// What is taken of [`MAPPINGS`].
     mappings: AtomicU64,
     secrets: scrub::Secrets,
@@ -252,6 +255,7 @@ impl Clas {
             watch: pressure::Watch::default(),
             looks: Mutex::new(()),
             swap: OnceLock::new(),
+            files: Mutex::default(),
             mappings: AtomicU64::new(0),
             secrets: scrub::Secrets::default(),
         }))
@@ -532,10 +536,11 @@ impl Clas {
     }
 
     /// Gives the memory of `pages` frames back while they stay allocated: they read as zeros
-    /// afterwards.
+    /// afterwards. Nobody brings them in meanwhile.
     pub fn discard(&self, at: Cla, pages: u64) {
         let len = pages * PAGE_SIZE;
         self.scrub_some(at, pages);
+        self.blank(at, pages);
         if len > 0 && punch_hole(self.file.raw(), at.0, len).is_err() {
             self.slice(at, len as usize).zero();
         }
@@ -583,12 +588,14 @@ impl Clas {
     /// Whether the frame counts for this account, or for one below it.
     #[must_use]
     pub fn is_paid_by(&self, at: Cla, account: AccountId) -> bool {
-        if account == AccountId::ROOT {
-            return true;
-        }
+        account == AccountId::ROOT || self.payer_within(at, account).is_some()
+    }
+
+    /// The account that the frame counts for, if that is this one or below it.
+    pub(crate) fn payer_within(&self, at: Cla, account: AccountId) -> Option<AccountId> {
         let inner = self.inner.lock();
-        let owner = inner.refs.owner(at.page());
-        owner.is_some_and(|o| inner.accounts.is_below(o.account(), account))
+        let owner = inner.refs.owner(at.page())?.account();
+        inner.accounts.is_below(owner, account).then_some(owner)
     }
 
     /// How many of the first of `pages` frames have exactly one reference.
@@ -760,6 +767,12 @@ pub trait MappingObserver: Send + Sync {
     /// there go too.
     fn truncated(&self, va: Va, len: u64) {
         self.invalidate(va, len);
+    }
+    /// What is mapped at `[va, va + len)` is wanted elsewhere ([`files`]): forget it as for
+    /// [`MappingObserver::invalidate`], if that can be now and it need not stay; whether it was. It
+    /// waits for nobody.
+    fn release(&self, _va: Va, _len: u64) -> bool {
+        false
     }
 }
 

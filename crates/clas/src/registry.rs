@@ -131,6 +131,15 @@ impl MappingRegistry {
         }
     }
 
+    /// As [`MappingObserver::release`], of all that map a part of `[offset, offset + len)`.
+    pub(crate) fn release(&self, offset: u64, len: u64) -> bool {
+        let mut all = true;
+        for (observer, va, len) in self.found(offset, len) {
+            all &= observer.upgrade().is_none_or(|o| o.release(va, len));
+        }
+        all
+    }
+
     /// The mappers of a part of `[offset, offset + len)`, and where.
     fn found(&self, offset: u64, len: u64) -> Vec<(Weak<dyn MappingObserver>, Va, u64)> {
         let end = offset.saturating_add(len);

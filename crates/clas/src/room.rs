@@ -73,9 +73,9 @@ pub struct Waiter {
 }
 
 impl Waiter {
-    /// From now on it waits for nothing.
-    pub fn doom(&self) {
-        self.doomed.store(true, Ordering::Relaxed);
+    /// From now on it waits for nothing; whether that was so already.
+    pub fn doom(&self) -> bool {
+        self.doomed.swap(true, Ordering::Relaxed)
     }
 
     /// It needs more than a limit of its own allows, and can give up nothing.

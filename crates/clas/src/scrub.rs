@@ -81,6 +81,11 @@ impl Clas {
         let _ = self.secrets.keeper.set(tell);
     }
 
+    /// Whether something was confidential, ever.
+    pub(crate) fn has_secrets(&self) -> bool {
+        self.secrets.are_some()
+    }
+
     /// Whether some of `pages` frames are confidential.
     #[must_use]
     pub fn is_confidential(&self, at: Cla, pages: u64) -> bool {

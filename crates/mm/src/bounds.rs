@@ -220,11 +220,11 @@ impl State {
     }
 
     /// Forgets frames that files keep: up to so many bytes of these parts of PMAs; how many went.
-    fn forget_frames(&mut self, parts: &[Range<u64>], bytes: u64) -> u64 {
+    pub(crate) fn forget_frames(&mut self, parts: &[Range<u64>], bytes: u64) -> u64 {
         let mut done = 0;
         for r in parts {
             let is_file = self.pmas.get(r.start).is_some_and(|(_, p)| p.is_file());
-            let part = r.start..r.end.min(r.start + (bytes - done));
+            let part = r.start..r.end.min(r.start.saturating_add(bytes - done));
             if is_file && !part.is_empty() {
                 done += part.end - part.start;
                 self.pma_remove(part);

@@ -90,6 +90,8 @@ pub struct VmaUsage {
     pub anonymous: u64,
     /// Of `anonymous`: shared with other address spaces until written.
     pub shared: u64,
+    /// Of `rss`: of files in memory, and shared memory.
+    pub of_memory_files: u64,
     /// Swapped out (not in `rss`).
     pub swapped: u64,
 }
@@ -105,6 +107,7 @@ pub struct Usage {
     pub locked: u64,
     pub rss: u64,
     pub rss_anon: u64,
+    pub rss_shmem: u64,
     /// Swapped out.
     pub swapped: u64,
     pub mappings: usize,
@@ -203,6 +206,7 @@ impl Mm {
             locked: c.locked * PAGE,
             rss: 0,
             rss_anon: 0,
+            rss_shmem: 0,
             swapped: self.charged.swapped(),
             mappings: st.vmas.len(),
             faults: st.faults,
@@ -216,6 +220,7 @@ impl Mm {
         let r = self.vma_usage(0, USER_MAX);
         u.rss = r.rss;
         u.rss_anon = r.anonymous;
+        u.rss_shmem = r.of_memory_files;
         u
     }
 
@@ -332,7 +337,8 @@ impl State {
             let (mut s, end) = (e.start.max(r.start), e.end.min(r.end));
             while s < end {
                 let len = (end - s).min(PIECE);
-                let bytes = match p.after(s - e.start).backing {
+                let backing = p.after(s - e.start).backing;
+                let bytes = match backing {
                     Backing::Host { .. } => len,
                     Backing::Frames(at) => {
                         let part = &mut present[..(len / PAGE) as usize];
@@ -349,6 +355,8 @@ impl State {
                     if !p.writable() {
                         u.shared += bytes;
                     }
+                } else if matches!(backing, Backing::Frames(_)) {
+                    u.of_memory_files += bytes;
                 }
                 s += len;
             }

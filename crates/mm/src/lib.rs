@@ -344,6 +344,8 @@ impl Mm {
     /// Gives everything back. Files go at once: others may wait for their last user. Frames go
     /// when nothing of them is mapped any more, which the platform tells: nobody waits for that.
     fn release(&self) {
+        // Before nobody has it any more who could be asked; who was doomed is expected already.
+        self.doom();
         let mut st = self.state.lock();
         // The application side goes as a whole, and its patched sites with it.
         st.patches = patches::Patches::default();
@@ -354,7 +356,6 @@ impl Mm {
         st.quota.give_back(&self.clas);
         drop(st);
         let clas = self.clas.clone();
-        clas.is_ending();
         let pages = freed.own_pages();
         let then = Box::new(move || {
             freed.decref(&clas);
@@ -371,6 +372,9 @@ impl MappingObserver for Mm {
     }
     fn truncated(&self, va: Va, len: u64) {
         self.with(|st| st.forget_behind_end(va.0..va.0.saturating_add(len)));
+    }
+    fn release(&self, va: Va, len: u64) -> bool {
+        self.give_file(va.0..va.0.saturating_add(len))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::PAGE;
 use crate::chunk::CHUNK;
+use crate::hands::CLUSTER;
 use crate::pma::{Pma, PmaKind, window};
 use crate::state::State;
 use crate::types::Bad;
@@ -274,15 +275,22 @@ impl State {
         } else {
             (Access::Read, PmaKind::File, EAGER)
         };
-        // What the host keeps does not count.
+        let are_some_away = self.clas.are_some_away();
+        // What the host keeps does not count. Where memory is short it matters what is mapped.
         let size = match f.file.mappable.memory() {
+            Some(_) if are_some_away => self.own_at_once(CLUSTER),
             Some(_) => self.own_at_once(size),
             None => size,
         };
         let page = Va(va).page_down().0;
         let around = window(va, size, &hole);
-        // First around the fault; then, if the file's run there ends before it, from it on.
-        for start in [around.start, page] {
+        // First around the fault; then, if the file's run there ends before it, from it on. What is
+        // swapped out comes for the fault alone.
+        let first = match are_some_away {
+            true => page,
+            false => around.start,
+        };
+        for start in [first, page] {
             let offset = f.offset + (start - vr.start);
             let len = around.end - start;
             let file = &*f.file.mappable;

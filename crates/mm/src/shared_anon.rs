@@ -4,11 +4,14 @@ use crate::types::MapName;
 use crate::{PAGE, Result};
 use abi::Va;
 use abi::errno::EFAULT;
-use clas::{Access, Backing, Cla, Clas, Mappable, MappingObserver};
+use clas::{Access, Ahead, Backing, Cla, Clas, Listed, Mappable, MappingObserver};
+use clas::{MappingRegistry, Pageable};
 use gap_tree::GapTree;
 use parking_lot::Mutex;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 /// Frames are allocated in runs of at most this size.
 const RUN: u64 = 2 << 20;
@@ -19,18 +22,44 @@ pub(crate) struct SharedAnon {
     ino: u64,
     /// By offset; each holds a reference to its frames. Lock order: before the CLAS only.
     frames: Mutex<GapTree<Cla>>,
+    /// Where it can be swapped out; else nobody needs to know who maps it: nothing is ever cut off.
+    listed: OnceLock<Listed>,
+    mappings: MappingRegistry,
+    ahead: Ahead,
 }
 
 static NEXT_INO: AtomicU64 = AtomicU64::new(1);
 
 impl SharedAnon {
     pub(crate) fn new(clas: Arc<Clas>, size: u64) -> Arc<SharedAnon> {
-        Arc::new(SharedAnon {
+        let new = Arc::new(SharedAnon {
             clas,
             size,
             ino: NEXT_INO.fetch_add(1, Ordering::Relaxed),
             frames: Mutex::new(GapTree::new()),
-        })
+            listed: OnceLock::new(),
+            mappings: MappingRegistry::new(),
+            ahead: Ahead::default(),
+        });
+        let file: Weak<SharedAnon> = Arc::downgrade(&new);
+        new.clas.list_file(file).map(|l| new.listed.set(l));
+        new
+    }
+}
+
+impl Pageable for SharedAnon {
+    fn each_run(&self, page: u64, tell: &mut dyn FnMut(u64, Cla, u64) -> bool) -> bool {
+        /// Who holds the lock makes frames.
+        const PATIENCE: Duration = Duration::from_millis(1);
+        let Some(frames) = self.frames.try_lock_for(PATIENCE) else {
+            return false;
+        };
+        let run = |(r, at): (Range<u64>, &Cla)| tell(r.start / PAGE, *at, (r.end - r.start) / PAGE);
+        frames.range(page * PAGE..u64::MAX).all(run);
+        true
+    }
+    fn mappers(&self) -> Option<&MappingRegistry> {
+        Some(&self.mappings)
     }
 }
 
@@ -64,17 +93,24 @@ impl Mappable for SharedAnon {
                 (at, limit)
             }
         };
-        self.clas.incref(at, (end - offset) / PAGE);
-        Ok((Backing::Frames(at), end - offset))
+        let mut n = (end - offset) / PAGE;
+        if self.clas.are_some_away() {
+            n = self
+                .clas
+                .bring_first(at, n, self.ahead.plan(offset / PAGE))?;
+        }
+        self.clas.incref(at, n);
+        Ok((Backing::Frames(at), n * PAGE))
     }
     fn trim(&self) {
         let mut frames = self.frames.lock();
         let mut found = Vec::new();
         for (r, at) in frames.iter() {
             for (hole, n) in self.clas.holes(*at, (r.end - r.start) / PAGE) {
-                // Page by page: some may be mapped, or in use by a call.
+                // Page by page: some may be mapped, or in use by a call, or swapped out.
                 let free = (0..n).map(|i| hole.add(i * PAGE));
                 let free = free.filter(|p| self.clas.is_exclusive(*p, 1));
+                let free = free.filter(|p| self.clas.next_here(*p, 1).is_some());
                 found.extend(free.map(|p| (r.start + (p.0 - at.0), p)));
             }
         }
@@ -86,15 +122,15 @@ impl Mappable for SharedAnon {
             self.clas.decref(at, 1);
         }
     }
-    // Nothing is ever cut off.
-    fn add_mapping(&self, _observer: Weak<dyn MappingObserver>, _va: Va, _offset: u64, _len: u64) {}
-    fn remove_mapping(
-        &self,
-        _observer: &Weak<dyn MappingObserver>,
-        _va: Va,
-        _offset: u64,
-        _len: u64,
-    ) {
+    fn add_mapping(&self, o: Weak<dyn MappingObserver>, va: Va, offset: u64, len: u64) {
+        if self.listed.get().is_some() {
+            self.mappings.add(o, va, offset, len);
+        }
+    }
+    fn remove_mapping(&self, o: &Weak<dyn MappingObserver>, va: Va, offset: u64, len: u64) {
+        if self.listed.get().is_some() {
+            self.mappings.remove(o, va, offset, len);
+        }
     }
     fn punch_hole(&self, offset: u64, len: u64) -> Result<()> {
         let end = offset.saturating_add(len);

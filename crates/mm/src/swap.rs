@@ -57,6 +57,8 @@ pub enum Pick {
     Lap,
     /// What was not used for so many generations ([`Mm::age`]).
     Older(u32),
+    /// What is here though all that have it take it for swapped out: it counts for none of them.
+    Strays,
 }
 
 /// What went.
@@ -105,12 +107,31 @@ impl Mm {
             Pick::SecondChance => whole(st.give(bytes)),
             Pick::Lap => st.send_lap(bytes),
             Pick::Older(age) => whole(st.send_older(bytes, age)),
+            Pick::Strays => whole(st.send_strays(bytes)),
         };
         st.swap.of = AccountId::ROOT;
         let met = std::mem::take(&mut st.met);
         drop(st);
         drop(met);
         sent
+    }
+
+    /// Forgets what files serve in `r`, where that need not stay; whether it has. It waits for
+    /// nobody: who waits for room with this locked gives it when asked ([`State::free_some`]).
+    pub(crate) fn give_file(&self, r: Range<u64>) -> bool {
+        let Some(mut st) = self.state.try_lock() else {
+            return false;
+        };
+        let is_reserved = st.bounds.get().reserve > 0 && !st.may_lose(r.end - r.start);
+        if st.stays(&r) || is_reserved {
+            return false;
+        }
+        st.forget_file(r);
+        st.host.flush();
+        let freed = st.take_freed();
+        drop(st);
+        freed.decref(&self.clas);
+        true
     }
 
     /// Bytes of frames that its mappings have and that are not swapped out.
@@ -125,14 +146,21 @@ impl State {
     pub(crate) fn give(&mut self, bytes: u64) -> u64 {
         let bytes = bytes.next_multiple_of(PAGE);
         let mut done = self.send_out(self.spare(bytes));
-        if done < bytes && self.can_send() {
-            // What others have brought in of what is swapped out here: they may have given it up
-            // since, so that no other hand finds it.
-            let strays = self.strays(bytes - done);
-            let steps = [(&strays, Others::Unused), (&strays, Others::All)];
-            done += self.send_steps(&steps, bytes - done);
+        if done < bytes {
+            done += self.send_strays(bytes - done);
         }
         done
+    }
+
+    /// Sends out what others have brought in of what is swapped out here: they may have given it up
+    /// since, so that no other hand finds it.
+    fn send_strays(&mut self, bytes: u64) -> u64 {
+        if !self.can_send() {
+            return 0;
+        }
+        let strays = self.strays(bytes);
+        let steps = [(&strays, Others::Unused), (&strays, Others::All)];
+        self.send_steps(&steps, bytes)
     }
 
     /// Sends out up to so many bytes that are here, of its reservation, too.
@@ -418,9 +446,32 @@ impl State {
         self.swap.of = of;
         let given = self.give(bytes);
         self.swap.of = AccountId::ROOT;
-        if given == 0 && self.trim() == 0 {
+        if given == 0 && self.trim() == 0 && self.give_files(bytes) == 0 {
             self.waiter.give_up();
         }
+    }
+
+    /// Forgets frames of files, which others send out then: at least so many bytes, if it has them;
+    /// how many.
+    fn give_files(&mut self, bytes: u64) -> u64 {
+        if !self.can_send() {
+            return 0;
+        }
+        let is_file = |p: &Pma| p.is_file() && p.frames().is_some();
+        let mut given = 0;
+        for _ in 0..self.rounds(bytes) {
+            let Some(round) = self.next_round(bytes, is_file) else {
+                break;
+            };
+            given += self.forget_frames(&round.unused, u64::MAX);
+            given += self.forget_frames(&round.used, u64::MAX);
+            if given >= bytes {
+                break;
+            }
+        }
+        self.host.flush();
+        self.take_freed().decref(&self.clas);
+        given
     }
 
     /// `MADV_PAGEOUT`.

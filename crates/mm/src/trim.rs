@@ -38,9 +38,12 @@ impl Mm {
         self.clas.await_room(PAGE, &self.waiter)
     }
 
-    /// Its process dies for lack of memory: from now on it waits for none.
+    /// Its process dies for lack of memory: from now on it waits for none, and its frames are
+    /// expected.
     pub fn doom(&self) {
-        self.waiter.doom();
+        if !self.waiter.doom() {
+            self.clas.is_ending();
+        }
     }
 }
 

@@ -23,6 +23,7 @@ pub struct UserIo<'a> {
     /// The index of the first range with something left.
     first: usize,
     left: usize,
+    was_cut: bool,
 }
 
 impl<'a> UserIo<'a> {
@@ -48,7 +49,15 @@ impl<'a> UserIo<'a> {
             ranges,
             first: 0,
             left,
+            was_cut: false,
         }
+    }
+
+    /// Whether the last transfer used up what it was offered, which was a part: memory of different
+    /// kinds, or in many pieces, is offered step by step.
+    #[must_use]
+    pub fn was_cut(&self) -> bool {
+        self.was_cut
     }
 
     /// Whether there is more than one range.
@@ -75,6 +84,7 @@ impl<'a> UserIo<'a> {
             ranges: self.ranges[self.first..].iter().copied().collect(),
             first: 0,
             left: self.left,
+            was_cut: false,
         };
         front.limit(n);
         self.advance(front.left);
@@ -103,12 +113,19 @@ impl<'a> UserIo<'a> {
         f: &mut dyn FnMut(&[MemSlice<'_>]) -> Result<usize>,
     ) -> Result<usize> {
         let max = max.min(self.left);
+        self.was_cut = false;
         if max == 0 {
             return f(&[]);
         }
+        let mut offered = 0;
+        let mut offer = |iov: &[MemSlice<'_>]| {
+            offered = iov.iter().map(MemSlice::len).sum();
+            f(iov)
+        };
         let n = self
             .mm
-            .with_ranges(&self.ranges[self.first..], max, access, f)?;
+            .with_ranges(&self.ranges[self.first..], max, access, &mut offer)?;
+        self.was_cut = n == offered && n < max;
         self.advance(n);
         Ok(n)
     }

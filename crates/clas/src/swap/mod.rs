@@ -26,7 +26,7 @@ mod pool;
 use crate::{Cla, Clas};
 use abi::errno::{EINTR, EIO, ENOMEM};
 use abi::{PAGE_SIZE, Result};
-use hostcall::HostFd;
+use hostcall::{HostFd, MemSlice};
 use parking_lot::{Condvar, Mutex};
 use smallvec::SmallVec;
 use std::collections::HashMap;
@@ -504,6 +504,118 @@ impl Clas {
         swap.absent.fetch_sub(n - lost, Ordering::Relaxed);
         swap.back.fetch_add(n - lost, Ordering::Relaxed);
         result
+    }
+
+    /// The swap, if some frames are away.
+    fn swap_in_use(&self) -> Option<&Swap> {
+        let swap = self.swap.get()?;
+        (swap.absent.load(Ordering::Relaxed) > 0).then_some(swap)
+    }
+
+    /// Whether some frames are away.
+    #[must_use]
+    pub fn are_some_away(&self) -> bool {
+        self.swap_in_use().is_some()
+    }
+
+    /// Has the first of `pages` frames here, and with it up to `ahead` of those that follow and are
+    /// away; gives how many are here in a row. The caller holds references, and what keeps them from
+    /// being sent out. `ENOMEM` where there is no room, `EIO` where the first is lost.
+    pub fn bring_first(&self, at: Cla, pages: u64, ahead: u64) -> Result<u64> {
+        while self.swap_in_use().is_some() {
+            let here = self.next_here(at, pages).unwrap_or(pages..pages);
+            if here.start == 0 {
+                return Ok(here.end);
+            }
+            let n = here.start.min(ahead.clamp(1, BATCH as u64));
+            match self.bring_in(at, n) {
+                Err(_) if n > 1 => self.bring_in(at, 1)?,
+                r => r?,
+            };
+        }
+        Ok(pages)
+    }
+
+    /// Copies the bytes from `at` on to `to`, of frames that are here or away; gives how many. The
+    /// caller holds references, and what keeps them from being sent out. What is away comes back
+    /// if there is room. `EIO` where the first byte's is lost.
+    pub fn read_out(&self, at: Cla, to: MemSlice<'_>) -> Result<usize> {
+        let Some(swap) = self.swap_in_use() else {
+            to.copy_from_mem(self.slice(at, to.len()));
+            return Ok(to.len());
+        };
+        let mut done = 0;
+        while done < to.len() {
+            let from = at.add(done as u64);
+            let skip = from.0 % PAGE_SIZE;
+            let page = Cla(from.0 - skip);
+            let left = skip + (to.len() - done) as u64;
+            let pages = left.div_ceil(PAGE_SIZE);
+            let r = match self.bring_first(page, pages, pages) {
+                Ok(here) => {
+                    let n = (left.min(here * PAGE_SIZE) - skip) as usize;
+                    to.sub(done, n).copy_from_mem(self.slice(from, n));
+                    Ok(n)
+                }
+                Err(ENOMEM) => {
+                    let n = (left.min(PAGE_SIZE) - skip) as usize;
+                    self.read_away(swap, from, to.sub(done, n)).map(|()| n)
+                }
+                Err(e) => Err(e),
+            };
+            match r {
+                Ok(n) => done += n,
+                Err(_) if done > 0 => break,
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(done)
+    }
+
+    /// Copies a part of a frame to `to`, from where it is.
+    fn read_away(&self, swap: &Swap, at: Cla, to: MemSlice<'_>) -> Result<()> {
+        let claimed = swap.claim(at.page(), 1);
+        let Some((_, state)) = claimed.first() else {
+            to.copy_from_mem(self.slice(at, to.len()));
+            return Ok(());
+        };
+        let mut contents = [0; PAGE];
+        let r = match state {
+            State::Away(slot) => swap.store.get(*slot, &mut contents),
+            _ => Ok(()),
+        };
+        swap.end_claim(claimed.into_iter());
+        r?;
+        to.copy_from(&contents[(at.0 % PAGE_SIZE) as usize..][..to.len()]);
+        Ok(())
+    }
+
+    /// What is away of these frames reads as zeros from now on.
+    pub(crate) fn blank(&self, at: Cla, pages: u64) {
+        let Some(swap) = self.swap_in_use() else {
+            return;
+        };
+        let mut slots = Vec::new();
+        let mut t = swap.table.lock();
+        let end = at.page() + pages;
+        let mut page = at.page();
+        while let Some(p) = t.first(page, end, false) {
+            if let State::Away(slot) = t.get(p) {
+                t.set(p, State::Zeros);
+                slots.push((p, slot));
+            }
+            page = p + 1;
+        }
+        drop(t);
+        let mut inner = self.inner.lock();
+        for (p, _) in &slots {
+            if let Some(owner) = inner.refs.owner(*p) {
+                inner.accounts.blanked(owner, 1);
+            }
+        }
+        drop(inner);
+        swap.release(slots.len() as u64);
+        slots.into_iter().for_each(|(_, s)| swap.store.free(s));
     }
 
     fn fetch(&self, swap: &Swap, page: u64, state: State) -> Result<()> {

@@ -56,6 +56,7 @@ enum Op {
     DropAll,
     Trim,
     SendOut(u64, Pick),
+    SendFiles(u64),
     Age,
     PageOut(usize, usize),
     /// Pages that may be here, and that stay.
@@ -93,6 +94,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::DropAll),
         2 => Just(Op::Trim),
         5 => (1..40u64, pick()).prop_map(|(n, p)| Op::SendOut(n, p)),
+        3 => (1..40u64).prop_map(Op::SendFiles),
         2 => Just(Op::Age),
         2 => span().prop_map(|(a, l)| Op::PageOut(a, l)),
         1 => (24..40u64, 0..20u64).prop_map(|(l, r)| Op::Bound(l, r)),
@@ -347,6 +349,14 @@ impl World {
             Op::SendOut(pages, pick) => {
                 app.send(pages, pick);
             }
+            Op::SendFiles(pages) => {
+                let pick = clas::FilePick {
+                    of: clas::AccountId::ROOT,
+                    may_go: &mut |_| true,
+                    is_over: &|| false,
+                };
+                self.clas.send_files(pages * P, pick);
+            }
             Op::Age => app.age(),
             Op::PageOut(at, len) => {
                 let _ = app.mm.madvise(Va(va(at)), len as u64 * P, MADV_PAGEOUT);
@@ -406,5 +416,6 @@ fn pick() -> impl Strategy<Value = Pick> {
         Just(Pick::SecondChance),
         Just(Pick::Lap),
         (1..4u32).prop_map(Pick::Older),
+        Just(Pick::Strays),
     ]
 }

@@ -110,7 +110,7 @@ impl Cgroup {
             "memory.stat" => {
                 let swap = reader.group.container.clas.swap_stats();
                 let (came, went) = (swap.pages_in, swap.pages_out);
-                let files = reader.group.container.clas.files();
+                let files = (reader.group.container.clas).files_here(clas::AccountId::ROOT);
                 memory_stat(used(), files, came, went)
             }
             "memory.events" | "memory.events.local" => self.happened.text(name),

@@ -361,6 +361,12 @@ impl<'a> Protections<'a> {
         part(protected, of, here).min(protected)
     }
 
+    /// Whether all that a group has is protected.
+    pub fn covers(&mut self, c: &Cgroup) -> bool {
+        self.of(c)
+            .is_some_and(|(protected, here)| protected >= here)
+    }
+
     /// The nearest group from `c` upwards that has the controller: what of its memory is protected,
     /// and how much it has; `None` where that is the domain, or above it.
     fn of(&mut self, c: &Cgroup) -> Option<(u64, u64)> {

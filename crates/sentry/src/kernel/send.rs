@@ -6,6 +6,8 @@
 //! - A turn takes no longer than [`Time`] says, however many address spaces there are and whoever
 //!   holds them: others wait for it. What a policy's plan does not come to then, the next one does.
 //! - Nobody gives more than what it has above its protection, however often a plan names it.
+//! - Of what is wanted, files in memory give the part that they have of all that is here, as if all
+//!   of it were of one age; a group's files nothing, where all that it has is protected.
 
 use super::Kernel;
 use super::memory::{Domain, ENOUGH, Holder};
@@ -13,8 +15,10 @@ use crate::cgroup::Cgroup;
 use crate::cgroup::memory::{Event, Protection, Protections};
 use crate::container::Container;
 use crate::container::replacement::{Need, Part, Policy, Share};
-use clas::{AccountId, Shortage};
+use abi::PAGE_SIZE;
+use clas::{AccountId, FilePick, Shortage};
 use mm::{Mm, Pick};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -97,8 +101,10 @@ impl Kernel {
             in_time.for_each(|h| h.mm.age(by.time.ends));
         }
         let mut low = Protections::within(d.group(), Protection::Low);
-        let mut freed = by.send_planned(&within, &mut low, bytes);
+        let mut freed = by.send_files(c, &mut low, by.part_of_files(c, need));
+        freed += by.send_planned(&within, &mut low, bytes.saturating_sub(freed));
         if freed < bytes / 2 {
+            freed += by.send_files(c, &mut low, bytes - freed);
             freed += within.iter().filter_map(|h| h.mm.trim()).sum::<u64>();
         }
         let mut spare = || {
@@ -113,7 +119,8 @@ impl Kernel {
         let is_too_little = freed == 0 || (u.is_late && freed < ENOUGH);
         if is_too_little && is_needed && (u.is_late || spare() < ENOUGH) {
             let mut min = Protections::within(d.group(), Protection::Min);
-            let more = by.send_planned(&within, &mut min, bytes);
+            let mut more = by.send_planned(&within, &mut min, bytes);
+            more += by.send_files(c, &mut min, bytes.saturating_sub(more));
             if more > 0 {
                 note_low(&within, &mut low, &mut min);
             }
@@ -157,7 +164,50 @@ impl Sender<'_> {
         if send(self.policy.plan(&shares, bytes), ENOUGH) < bytes / 2 {
             send(self.policy.rest(&shares, self.is_late), 0);
         }
+        // (These count for nobody.)
+        if freed < ENOUGH.min(bytes) {
+            freed += self.send_strays(holders, bytes - freed);
+        }
         freed
+    }
+
+    /// Has them send out so many bytes of what others have brought in and left; how many went.
+    fn send_strays(&self, holders: &[Holder], bytes: u64) -> u64 {
+        let mut freed = 0;
+        for h in holders {
+            if freed >= bytes || self.time.is_over() {
+                break;
+            }
+            let (left, patience) = (bytes - freed, self.time.patience());
+            let sent = (h.mm).send_out(left, self.account, Pick::Strays, patience);
+            freed += sent.bytes;
+        }
+        freed
+    }
+
+    /// Of what is needed, what files in memory are to give.
+    fn part_of_files(&self, c: &Container, need: Need) -> u64 {
+        let files = c.clas.files_here(self.account);
+        let part = u128::from(need.bytes) * u128::from(files);
+        let part = part.checked_div(need.here.into()).unwrap_or(0) as u64;
+        part.min(need.bytes) & !(PAGE_SIZE - 1)
+    }
+
+    /// Has files in memory send out so many bytes; how many went.
+    fn send_files(&self, c: &Container, p: &mut Protections<'_>, bytes: u64) -> u64 {
+        let mut known: HashMap<AccountId, bool> = HashMap::new();
+        let mut may_go = |id: AccountId| {
+            *known.entry(id).or_insert_with(|| {
+                let group = c.ns.cgroup.with_account(id);
+                !group.is_some_and(|g| p.covers(&g))
+            })
+        };
+        let pick = FilePick {
+            of: self.account,
+            may_go: &mut may_go,
+            is_over: &|| self.time.is_over(),
+        };
+        c.clas.send_files(bytes, pick)
     }
 
     /// Has one send out so many bytes; how many went.

@@ -177,12 +177,15 @@ fn utime(cx: &mut Context, path: PathPtr, times: Option<UserIn<[i64; 2]>>) -> Sy
 
 fn truncate(cx: &mut Context, path: PathPtr, length: i64) -> SysResult {
     super::io::check_size(cx, length)?;
-    with(cx, DirFd::CWD, path, |p, _, path| p.truncate(path, length)).map(|()| 0)
+    let task = cx.task.clone();
+    let mut cut = || with(cx, DirFd::CWD, path, |p, _, path| p.truncate(path, length));
+    task.with_room(&mut cut).map(|()| 0)
 }
 fn ftruncate(cx: &mut Context, fd: Fd, length: i64) -> SysResult {
     let f = fd.any_file(cx)?;
     super::io::check_size(cx, length)?;
-    cx.task.with_paths(|p| p.ftruncate(&f, length)).map(|()| 0)
+    let cut = || cx.task.with_paths(|p| p.ftruncate(&f, length));
+    cx.task.with_room(cut).map(|()| 0)
 }
 
 calls! {

@@ -113,8 +113,8 @@ pub(super) fn do_read(
     if !f.ops.seekable() {
         return f.ops.read_as(&call(cx, f, nb), dst);
     }
-    if at == At::Position && dst.len() <= PIECE && !dst.is_vectored() {
-        return f.read(dst);
+    if at == At::Position && dst.len() <= SHORT && !dst.is_vectored() {
+        return read_file(f, dst, at);
     }
     let r = transfer(f, at, dst.len(), |at| read_pieces(cx, f, dst, at));
     if let Ok(1..) = r {
@@ -123,6 +123,8 @@ pub(super) fn do_read(
     r
 }
 
+/// So much is nearly always read in one step: others see the position move once.
+const SHORT: usize = 64 << 10;
 /// So much of a file is read or written before a look at whether the task is to end.
 const PIECE: usize = 8 << 20;
 
@@ -160,8 +162,8 @@ fn read_pieces(cx: &Context, f: &Arc<File>, dst: &mut UserIo<'_>, at: At) -> Sys
     }
 }
 
-/// Files with a position never block. A list of buffers is filled in several steps where they lie
-/// in memory of different kinds.
+/// Files with a position never block. Buffers are filled in several steps where they lie in memory
+/// of different kinds, or in many pieces.
 fn read_file(f: &Arc<File>, dst: &mut UserIo<'_>, at: At) -> SysResult {
     let mut done = 0;
     loop {
@@ -172,7 +174,7 @@ fn read_file(f: &Arc<File>, dst: &mut UserIo<'_>, at: At) -> SysResult {
         match r {
             Ok(n) => {
                 done += n;
-                if n == 0 || dst.is_empty() || !dst.is_vectored() {
+                if n == 0 || dst.is_empty() || !dst.was_cut() {
                     return Ok(done);
                 }
             }
@@ -284,7 +286,8 @@ fn write_all(
     let r = blocking(cx, f, Events::WRITABLE, nb, || {
         // A file may take a part: goes on until all is taken.
         loop {
-            let r = match at {
+            // (What was written before there was no room is no reason to stop.)
+            let r = cx.task.with_room(|| match at {
                 At::Position if flags & RWF_APPEND == 0 => f.write(src),
                 // Appending at an offset leaves the position alone.
                 At::Offset(_)
@@ -295,7 +298,7 @@ fn write_all(
                 }
                 At::Position => f.append(src),
                 At::Offset(o) => f.ops.write(f, src, o + done as u64),
-            };
+            });
             match r {
                 Ok(n) => {
                     done += n;

@@ -107,9 +107,12 @@ pub(super) fn allocate(
     if !mode.contains(FallocMode::FALLOC_FL_KEEP_SIZE) && end as u64 > f.ops.stat()?.size {
         check_size(cx, end)?;
     }
-    cx.task
-        .with_paths(|p| p.fallocate(f, mode.bits() as i32, offset as u64, len as u64))
-        .map(|()| 0)
+    let mode = mode.bits() as i32;
+    let make = || {
+        cx.task
+            .with_paths(|p| p.fallocate(f, mode, offset as u64, len as u64))
+    };
+    cx.task.with_room(make).map(|()| 0)
 }
 
 fn fadvise64(cx: &mut Context, fd: Fd, _offset: i64, len: i64, advice: FileAdvice) -> SysResult {

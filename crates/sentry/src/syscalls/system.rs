@@ -81,7 +81,9 @@ fn sysinfo(cx: &mut Context, out: UserOut<[u64; 14]>) -> SysResult {
     s[0] = up;
     s[4] = total;
     s[5] = free;
-    let swap = cx.task.group.container.clas.swap_stats();
+    let memory = &cx.task.group.container.clas;
+    let swap = memory.swap_stats();
+    s[6] = memory.files_here(clas::AccountId::ROOT);
     s[8] = swap.limit;
     s[9] = swap.limit.saturating_sub(swap.used);
     // procs is a u16 after eleven longs; mem_unit a u32 after totalhigh and freehigh.

@@ -140,6 +140,80 @@ fn mappings_are_told_of_truncation() {
     m.remove_mapping(&weak, Va(0x10_0000), 0, 65536);
 }
 
+/// What is swapped out of a file is read, written, cut and mapped as if it were not.
+#[test]
+fn contents_that_are_away() {
+    const P: u64 = 4096;
+    let r = Rig::new();
+    r.clas.swap_in_memory(1 << 20).unwrap();
+    let f = r.open("/f", O_CREAT | O_RDWR).unwrap();
+    let send = |pages: u64| {
+        let pick = clas::FilePick {
+            of: clas::AccountId::ROOT,
+            may_go: &mut |_| true,
+            is_over: &|| false,
+        };
+        r.clas.send_files(pages * P, pick) / P
+    };
+    let mut all: Vec<u8> = (0..40 * P).map(|i| (i / P + 1) as u8).collect();
+    write(&f, &all).unwrap();
+    // (It was just used: the first half of it stays for once.)
+    assert_eq!(send(100), 40);
+    let check = |all: &[u8]| {
+        f.seek(0, 0).unwrap();
+        assert_eq!(read(&f, all.len() + 10).unwrap(), all);
+    };
+    check(&all);
+    assert_eq!(send(100), 40);
+    // A part of a page, and more than one.
+    f.seek(5 * P as i64 + 100, 0).unwrap();
+    write(&f, &[0xaa; 5000]).unwrap();
+    all[5 * P as usize + 100..][..5000].fill(0xaa);
+    check(&all);
+    assert_eq!(send(100), 40);
+    f.ops
+        .allocate(
+            (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE) as i32,
+            7 * P + 5,
+            2 * P,
+        )
+        .unwrap();
+    all[7 * P as usize + 5..][..2 * P as usize].fill(0);
+    check(&all);
+    send(100);
+    r.cx().ftruncate(&f, 20 * P as i64 + 10).unwrap();
+    r.cx().ftruncate(&f, 21 * P as i64).unwrap();
+    all.truncate(21 * P as usize);
+    all[20 * P as usize + 10..].fill(0);
+    check(&all);
+    assert_eq!(f.ops.stat().unwrap().blocks, 20 * 8);
+    // Who maps it gets what is here in a row, and keeps it.
+    send(100);
+    let m = f.ops.mappable().unwrap();
+    let (Backing::Frames(cla), n) = m.backing(3 * P, 10 * P, Access::Read).unwrap() else {
+        panic!()
+    };
+    assert_eq!(n, P);
+    assert_eq!(send(100), 0);
+    let mut b = [0; 1];
+    r.clas.slice(cla, 1).copy_to(&mut b);
+    assert_eq!(b, [4]);
+    r.clas.decref(cla, 1);
+    // Without room for any of it: a cut that needs some is refused, and changes nothing.
+    assert_eq!(send(100), 1);
+    r.clas.set_limit(P);
+    let other = r.open("/g", O_CREAT | O_RDWR).unwrap();
+    write(&other, &[1; P as usize]).unwrap();
+    check(&all);
+    assert_eq!(r.cx().ftruncate(&f, 10), Err(ENOMEM));
+    f.seek(0, 0).unwrap();
+    assert_eq!(write(&f, b"x"), Err(ENOMEM));
+    check(&all);
+    r.clas.set_limit(u64::MAX);
+    r.cx().ftruncate(&f, 0).unwrap();
+    assert_eq!(r.clas.swap_stats().used, 0);
+}
+
 #[test]
 fn seals() {
     let r = Rig::new();

@@ -311,13 +311,14 @@ fn meminfo(k: &Kernel, c: &Container) -> String {
     let (t, f) = (total / 1024, free / 1024);
     let swap = c.clas.swap_stats();
     let used = t - f;
+    let shared = (c.clas.files_here(clas::AccountId::ROOT) / 1024).min(used);
     let mut s = String::new();
     for (name, v) in [
         ("MemTotal", t),
         ("MemFree", f),
         ("MemAvailable", f),
         ("Buffers", 0),
-        ("Cached", 0),
+        ("Cached", shared),
         ("SwapCached", 0),
         ("Active", used),
         ("Inactive", 0),
@@ -331,9 +332,9 @@ fn meminfo(k: &Kernel, c: &Container) -> String {
         ("SwapFree", swap.limit.saturating_sub(swap.used) / 1024),
         ("Dirty", 0),
         ("Writeback", 0),
-        ("AnonPages", used),
+        ("AnonPages", used - shared),
         ("Mapped", 0),
-        ("Shmem", 0),
+        ("Shmem", shared),
         ("KReclaimable", 0),
         ("Slab", 0),
         ("SReclaimable", 0),

@@ -1,14 +1,17 @@
-//! The pages of a regular file: runs of frames, with holes between them.
+//! The pages of a regular file: runs of frames, with holes between them. Frames may be swapped out
+//! ([`clas::Pageable`]), but not while the lock is held that says which they are.
 
 use super::Tmpfs;
 use abi::errno::{EFAULT, ENXIO};
 use abi::{PAGE_SIZE, Result, Va};
-use clas::Cla;
+use clas::{Ahead, Cla};
 use hostcall::MemSlice;
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// The most pages that one fault on a hole fills.
 const FAULT_PAGES: u64 = 512;
@@ -29,6 +32,9 @@ struct Pages {
 pub(super) struct Content {
     fs: Arc<Tmpfs>,
     pages: RwLock<Pages>,
+    /// It was read or written since somebody has asked.
+    was_used: AtomicBool,
+    ahead: Ahead,
 }
 
 fn page_of(offset: u64) -> u64 {
@@ -151,15 +157,18 @@ impl Pages {
         }
         freed
     }
-    /// Zeros `[start, end)`, which lies in one page, if it has a frame.
-    fn zero_in_page(&self, fs: &Tmpfs, start: u64, end: u64) {
+    /// Zeros `[start, end)`, which lies in one page, if it has a frame. `ENOMEM` where that is
+    /// swapped out and there is no room.
+    fn zero_in_page(&self, fs: &Tmpfs, start: u64, end: u64) -> Result<()> {
         if start < end
             && let Some((cla, _)) = self.find(page_of(start))
         {
+            fs.clas.bring_first(cla, 1, 1)?;
             fs.clas
                 .slice(cla.add(start % PAGE_SIZE), (end - start) as usize)
                 .zero();
         }
+        Ok(())
     }
 }
 
@@ -175,8 +184,36 @@ impl Content {
         Content {
             fs: fs.clone(),
             pages: RwLock::new(Pages::default()),
+            was_used: AtomicBool::new(false),
+            ahead: Ahead::default(),
         }
     }
+
+    fn note_use(&self) {
+        if !self.was_used.load(Ordering::Relaxed) {
+            self.was_used.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// As [`clas::Pageable::take_use`].
+    pub fn take_use(&self) -> bool {
+        self.was_used.swap(false, Ordering::Relaxed)
+    }
+
+    /// As [`clas::Pageable::each_run`].
+    pub fn each_run(&self, page: u64, tell: &mut dyn FnMut(u64, Cla, u64) -> bool) -> bool {
+        /// Who holds the lock copies, or makes frames.
+        const PATIENCE: Duration = Duration::from_millis(1);
+        let Some(p) = self.pages.try_write_for(PATIENCE) else {
+            return false;
+        };
+        let from = p.runs.range(..=page).next_back().map_or(page, |r| *r.0);
+        let behind = |r: &(&u64, &(Cla, u64))| r.0 + r.1.1 > page;
+        let mut runs = p.runs.range(from..).filter(behind);
+        runs.all(|(&first, &(cla, n))| tell(first, cla, n));
+        true
+    }
+
     pub fn size(&self) -> u64 {
         self.pages.read().size
     }
@@ -185,11 +222,13 @@ impl Content {
         (p.size, p.count)
     }
 
-    /// Copies from `offset` to the pieces; gives how much, zero at the end.
-    pub fn read(&self, offset: u64, to: &[MemSlice<'_>]) -> usize {
+    /// Copies from `offset` to the pieces; gives how much, zero at the end. `EIO` only if nothing
+    /// was read: what was swapped out is lost.
+    pub fn read(&self, offset: u64, to: &[MemSlice<'_>]) -> Result<usize> {
+        self.note_use();
         let p = self.pages.read();
         let mut at = offset;
-        for piece in to {
+        'all: for piece in to {
             let mut done = 0;
             while done < piece.len() && at < p.size {
                 let left =
@@ -199,9 +238,12 @@ impl Content {
                 let n = match p.find(page) {
                     Some((cla, pages)) => {
                         let n = left.min((pages * PAGE_SIZE - skip) as usize);
-                        let from = self.fs.clas.slice(cla.add(skip), n);
-                        piece.sub(done, n).copy_from_mem(from);
-                        n
+                        let to = piece.sub(done, n);
+                        match self.fs.clas.read_out(cla.add(skip), to) {
+                            Ok(n) => n,
+                            Err(_) if at > offset => break 'all,
+                            Err(e) => return Err(e),
+                        }
                     }
                     None => {
                         let hole = p.next_run(page).saturating_mul(PAGE_SIZE) - at;
@@ -214,16 +256,17 @@ impl Content {
                 at += n as u64;
             }
         }
-        (at - offset) as usize
+        Ok((at - offset) as usize)
     }
 
-    /// Copies the pieces to `offset`, and makes the file longer where needed. `ENOSPC`, `ENOMEM`
-    /// only if nothing was written.
+    /// Copies the pieces to `offset`, and makes the file longer where needed. `ENOSPC`, `ENOMEM`,
+    /// `EIO` only if nothing was written.
     pub fn write(&self, offset: u64, from: &[MemSlice<'_>]) -> Result<usize> {
         let total: u64 = from.iter().map(|s| s.len() as u64).sum();
         if total == 0 {
             return Ok(0);
         }
+        self.note_use();
         let mut p = self.pages.write();
         let (end, r) = p.fill(&self.fs, page_of(offset), page_end(offset + total));
         let end = end.saturating_mul(PAGE_SIZE).min(offset + total);
@@ -241,9 +284,14 @@ impl Content {
                     break 'all;
                 };
                 let skip = at % PAGE_SIZE;
-                let n = ((piece.len() - done) as u64)
-                    .min(pages * PAGE_SIZE - skip)
-                    .min(end - at);
+                let left = ((piece.len() - done) as u64).min(end - at);
+                let pages = pages.min(page_end(skip + left));
+                let here = match self.fs.clas.bring_first(cla, pages, pages) {
+                    Ok(here) => here,
+                    Err(_) if at > offset => break 'all,
+                    Err(e) => return Err(e),
+                };
+                let n = left.min(here * PAGE_SIZE - skip);
                 let to = self.fs.clas.slice(cla.add(skip), n as usize);
                 to.copy_from_mem(piece.sub(done, n as usize));
                 done += n as usize;
@@ -254,29 +302,30 @@ impl Content {
         Ok((at - offset) as usize)
     }
 
-    /// Sets the size. The caller tells mappings of what lies behind it, then frees.
-    pub fn truncate(&self, size: u64) -> Freed {
+    /// Sets the size. The caller tells mappings of what lies behind it, then frees. `ENOMEM` where
+    /// there is no room for what is swapped out and cut; nothing has changed then.
+    pub fn truncate(&self, size: u64) -> Result<Freed> {
         let mut p = self.pages.write();
-        let old = p.size;
-        p.size = size;
-        if size < old {
+        if size < p.size {
             let rest = page_end(size) * PAGE_SIZE;
-            p.zero_in_page(&self.fs, size, rest);
+            p.zero_in_page(&self.fs, size, rest)?;
         }
-        p.remove(&self.fs, page_end(size), u64::MAX)
+        p.size = size;
+        Ok(p.remove(&self.fs, page_end(size), u64::MAX))
     }
 
-    /// Makes a range read as zeros, and frees its whole pages.
-    pub fn punch(&self, Range { start, end }: Range<u64>) -> Freed {
+    /// Makes a range read as zeros, and frees its whole pages. `ENOMEM` as for
+    /// [`Content::truncate`]: to be done again.
+    pub fn punch(&self, Range { start, end }: Range<u64>) -> Result<Freed> {
         let mut p = self.pages.write();
         let (first, last) = (page_end(start), page_of(end));
         if first > last {
-            p.zero_in_page(&self.fs, start, end);
-            return Freed::default();
+            p.zero_in_page(&self.fs, start, end)?;
+            return Ok(Freed::default());
         }
-        p.zero_in_page(&self.fs, start, first * PAGE_SIZE);
-        p.zero_in_page(&self.fs, last * PAGE_SIZE, end);
-        p.remove(&self.fs, first, last)
+        p.zero_in_page(&self.fs, start, first * PAGE_SIZE)?;
+        p.zero_in_page(&self.fs, last * PAGE_SIZE, end)?;
+        Ok(p.remove(&self.fs, first, last))
     }
 
     /// Gives a range frames; all of it, or an error.
@@ -302,6 +351,17 @@ impl Content {
         Ok(())
     }
 
+    /// Takes a reference to each of a run of `n` frames at this page of the file, as far as they
+    /// are here, once the first is; gives for how many bytes.
+    fn taken(&self, page: u64, cla: Cla, mut n: u64) -> Result<(Cla, u64)> {
+        let clas = &self.fs.clas;
+        if clas.are_some_away() {
+            n = clas.bring_first(cla, n, self.ahead.plan(page))?;
+        }
+        clas.incref(cla, n);
+        Ok((cla, n * PAGE_SIZE))
+    }
+
     /// What backs the page at `offset`, with a reference on each frame, and for how many bytes.
     pub fn backing(&self, offset: u64, len: u64) -> Result<(Cla, u64)> {
         let page = page_of(offset);
@@ -312,9 +372,7 @@ impl Content {
                 return Err(EFAULT);
             }
             if let Some((cla, n)) = p.find(page) {
-                let n = n.min(wanted);
-                self.fs.clas.incref(cla, n);
-                return Ok((cla, n * PAGE_SIZE));
+                return self.taken(page, cla, n.min(wanted));
             }
         }
         let mut p = self.pages.write();
@@ -334,9 +392,7 @@ impl Content {
             }
         }
         let (cla, n) = p.find(page).ok_or(EFAULT)?;
-        let n = n.min(wanted);
-        self.fs.clas.incref(cla, n);
-        Ok((cla, n * PAGE_SIZE))
+        self.taken(page, cla, n.min(wanted))
     }
 
     /// SEEK_DATA: the first byte at or after `offset` that has a frame.

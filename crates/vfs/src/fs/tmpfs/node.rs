@@ -16,12 +16,12 @@ use abi::errno::{
     EFBIG, EINVAL, EMLINK, ENOENT, ENOSPC, ENOTDIR, ENOTEMPTY, ENXIO, EOPNOTSUPP, EPERM, EXDEV,
 };
 use abi::{PAGE_SIZE, Result, Va};
-use clas::{Access, Backing, Mappable, MappingObserver, MappingRegistry};
+use clas::{Access, Backing, Cla, Listed, Mappable, MappingObserver, MappingRegistry, Pageable};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// Bytes of extended attributes that one file may have.
 const XATTR_LIMIT: usize = 64 << 10;
@@ -133,6 +133,8 @@ pub(super) struct Reg {
     pub seals: AtomicU32,
     /// Shared writable mappings; negative once F_SEAL_WRITE forbids them.
     pub writable_maps: AtomicI64,
+    /// Where it can be swapped out.
+    listed: OnceLock<Listed>,
 }
 
 pub(super) enum Body {
@@ -222,12 +224,13 @@ impl Node {
                 write_lock: Mutex::new(()),
                 seals: AtomicU32::new(abi::linux::F_SEAL_SEAL),
                 writable_maps: AtomicI64::new(0),
+                listed: OnceLock::new(),
             }),
             FileType::Directory => Body::Dir(Mutex::default()),
             FileType::Symlink => Body::Symlink(target),
             _ => Body::Special(rdev),
         };
-        Arc::new(Node {
+        let node = Arc::new(Node {
             fs: fs.clone(),
             ino: fs.next_ino(),
             kind,
@@ -245,7 +248,14 @@ impl Node {
             }),
             body,
             ext: InodeExt::default(),
-        })
+        });
+        if let Body::Reg(r) = &node.body
+            && !fs.is_secret()
+        {
+            let file: Weak<Node> = Arc::downgrade(&node);
+            fs.clas.list_file(file).map(|l| r.listed.set(l));
+        }
+        node
     }
     /// A file system's root directory, which a mounter may make.
     pub(super) fn root(fs: &Arc<Tmpfs>, new: NewNode) -> Arc<Node> {
@@ -435,7 +445,7 @@ impl Node {
         if (size < old && seals & F_SEAL_SHRINK != 0) || (size > old && seals & F_SEAL_GROW != 0) {
             return Err(EPERM);
         }
-        let freed = r.content.truncate(size);
+        let freed = r.content.truncate(size)?;
         if size < old {
             let from = size.next_multiple_of(PAGE_SIZE);
             r.mappings.truncated(from);
@@ -452,7 +462,7 @@ impl Node {
         }
         let from = range.start.next_multiple_of(PAGE_SIZE);
         let to = range.end & !(PAGE_SIZE - 1);
-        let freed = r.content.punch(range);
+        let freed = r.content.punch(range)?;
         if from < to {
             r.mappings.invalidate(from, to - from);
         }
@@ -801,6 +811,19 @@ impl Mappable for Node {
         if let Some(r) = self.reg() {
             r.writable_maps.fetch_sub(1, Ordering::AcqRel);
         }
+    }
+}
+
+impl Pageable for Node {
+    fn each_run(&self, page: u64, tell: &mut dyn FnMut(u64, Cla, u64) -> bool) -> bool {
+        let content = self.reg().map(|r| &r.content);
+        content.is_none_or(|c| c.each_run(page, tell))
+    }
+    fn mappers(&self) -> Option<&MappingRegistry> {
+        self.reg().map(|r| &r.mappings)
+    }
+    fn take_use(&self) -> bool {
+        self.reg().is_some_and(|r| r.content.take_use())
     }
 }
 

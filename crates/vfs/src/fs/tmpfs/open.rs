@@ -136,7 +136,7 @@ impl FileOps for OpenFile {
         }
         let mut at = offset;
         let done = dst.fill(n, &mut |iov| {
-            let k = r.content.read(at, iov);
+            let k = r.content.read(at, iov)?;
             at += k as u64;
             Ok(k)
         })?;
