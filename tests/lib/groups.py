@@ -6,6 +6,7 @@
 import mmap
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -433,6 +434,45 @@ def words():
     check(up.read("cgroup.subtree_control") == "memory pids", up.read("cgroup.subtree_control"))
     up.remove()
     print("words")
+
+
+def programs():
+    """Real programs, each in a group of its own that it fills; beside them one in a group, and one that is larger."""
+    beside, big = Group("beside", memory_max="60M"), Group("big")
+    larger = big.holder(80)
+    server = ["redis-server", "--save", "", "--port", "0", "--unixsocket"]
+    ask = lambda at, *words: subprocess.run(["redis-cli", "-s", at, *words], capture_output=True, text=True).stdout.strip()
+    kept = beside.run(*server, "/tmp/beside", stdout=subprocess.DEVNULL) if shutil.which("redis-server") else None
+    if kept:
+        soon("an answer", lambda: ask("/tmp/beside", "set", "it", "well") == "OK")
+    hogs = [
+        (sys.executable, 48, ["-Sc", "d = {}\nfor i in range(10 ** 9): d[i] = str(i)"]),
+        ("dd", 32, ["if=/dev/zero", "of=/dev/shm/x", "bs=1M", "count=100"]),
+        ("node", 120, ["-e", "const all = []; for (;;) all.push(Buffer.alloc(1 << 20, 1))"]),
+        ("redis-server", 32, [*server[1:], "/tmp/full"]),
+    ]
+    for name, mb, words in hogs:
+        if not shutil.which(name):
+            continue
+        g = Group("hog", memory_max=f"{mb}M")
+        p = g.run(name, *words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        if name == "redis-server":
+            soon("an answer", lambda: ask("/tmp/full", "ping") == "PONG")
+            ask("/tmp/full", "eval", "for i = 1, 6000 do redis.call('set', i, string.rep('x', 10000) .. i) end", "0")
+        e = (p.wait(), g.events()["oom_kill"], g.number("memory.peak") <= mb * MB)
+        check(e == (-9, 1, True), name, e)
+        if name == "dd":
+            os.unlink("/dev/shm/x")
+        check(soon(f"the memory of {name} is back", lambda: g.number() < MB), g.number())
+        g.remove()
+    check(larger.poll() is None and big.events()["oom_kill"] == beside.events()["oom_kill"] == 0, "a bystander")
+    if kept:
+        check(ask("/tmp/beside", "get", "it") == "well", "an answer is wrong")
+        end(kept)
+    end(larger)
+    beside.remove()
+    big.remove()
+    print("programs")
 
 
 def storm():

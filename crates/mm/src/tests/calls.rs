@@ -94,7 +94,7 @@ fn mmap_errors() {
         a.map(Va(0), P, PROT_EXEC, 0, Some(noexec)).unwrap_err(),
         EPERM
     );
-    a.mm.release();
+    a.mm.munmap(Va(0), USER_MAX).unwrap();
     a.mm.set_limits(Limits::default());
     a.mm.set_max_map_count(2);
     let at = a.anon(3 * P, RW, 0).unwrap();
@@ -408,7 +408,7 @@ fn sealed_files_are_not_mapped_for_writing() {
     assert!(a.map(Va(0), P, RW, 0, Some(f.file())).is_ok());
     assert_eq!(writers(), 0);
     a.mm.munmap(at, 4 * P).unwrap();
-    a.mm.release();
+    a.mm.munmap(Va(0), USER_MAX).unwrap();
 }
 
 #[test]
@@ -429,7 +429,7 @@ fn a_file_that_the_host_does_not_map_is_copied() {
         .unwrap();
     assert_eq!(a.load(s.0).map_err(|e| e.signal), Err(SIGBUS));
     a.check();
-    a.mm.release();
+    a.mm.munmap(Va(0), USER_MAX).unwrap();
 }
 
 #[test]
