@@ -3,6 +3,7 @@
 
 use crate::stdio::RawMode;
 use abi::Result;
+use config::control::Recipient;
 use hostcall::start::{self as host, SignalSet};
 use hostcall::{HostFd, process, term};
 use sandbox::{Attendant, Running};
@@ -73,7 +74,7 @@ fn arrived(running: &Running, terminal: Option<&RawMode>, signal: i32) {
         }
         // The program stops, and so do we, for the shell to see; its SIGCONT wakes both.
         libc::SIGTSTP => {
-            let _ = running.send_signal(signal, 0);
+            let _ = running.send_signal(signal, Recipient::First);
             let stop = || {
                 let _ = process::kill(std::process::id() as i32, libc::SIGSTOP);
             };
@@ -83,7 +84,7 @@ fn arrived(running: &Running, terminal: Option<&RawMode>, signal: i32) {
             }
         }
         s => {
-            let _ = running.send_signal(s, 0);
+            let _ = running.send_signal(s, Recipient::First);
         }
     }
 }

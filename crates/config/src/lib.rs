@@ -3,6 +3,7 @@
 //! sandboxes need not know the kernel.
 #![forbid(unsafe_code)]
 
+pub mod control;
 mod memory;
 mod resources;
 
@@ -326,7 +327,7 @@ pub struct ProcessSpec {
     pub make_cwd: bool,
 }
 
-/// The body of [`control::EXEC`], as JSON.
+/// The body of [`control::ToSentry::Exec`], as JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ExecSpec {
     pub process: ProcessSpec,
@@ -336,7 +337,7 @@ pub struct ExecSpec {
     pub preserved: u32,
 }
 
-/// The body of [`control::JOIN`], as JSON.
+/// The body of [`control::ToSentry::Join`], as JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct JoinSpec {
     pub container: ContainerSpec,
@@ -350,8 +351,8 @@ pub struct JoinSpec {
     pub has_layer: bool,
 }
 
-/// The body of [`control::START`] where the first program starts with devices, as JSON: they were
-/// taken over from the host.
+/// The body of [`control::ToSentry::Start`] where the first program starts with devices, as JSON:
+/// they were taken over from the host.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DevicesSpec {
     pub setup: Setup,
@@ -394,8 +395,8 @@ impl DevicesSpec {
     }
 }
 
-/// The body of [`control::REFRESH`], as JSON: what has become of the devices since the start, or
-/// since the last such word.
+/// The body of [`control::ToSentry::Refresh`], as JSON: what has become of the devices since the
+/// start, or since the last such word.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DevicesChange {
     /// Those that were told of and are there still: their indices and hardware addresses on the
@@ -429,7 +430,7 @@ pub struct Config {
     /// A `SOCK_SEQPACKET` socket to the starter: see [`control`].
     pub control: HostFd,
     pub init: ProcessSpec,
-    /// Make all ready, say so, and wait for [`control::START`].
+    /// Make all ready, say so, and wait for [`control::ToSentry::Start`].
     pub held: bool,
     pub trace: TraceConfig,
     /// Debugging: drop a random host mapping on every Nth memory operation; 0 never.
@@ -440,110 +441,6 @@ pub struct Config {
     /// To be called once the platform is made (that needs `/proc`) and before application code
     /// runs, with one thread (`EBUSY` otherwise): capabilities are a thread's own.
     pub seal: Box<dyn FnOnce() -> abi::Result<()> + Send>,
-}
-
-/// Messages on the control socket, each one `SOCK_SEQPACKET` datagram: a `u32` kind and its
-/// payload, little-endian. A packet is at most 2048 bytes long.
-///
-/// Those that ask carry a number of the starter's choice, which comes back with [`DONE`] or
-/// [`REFUSED`].
-pub mod control {
-    /// Sentry → starter: the first program has ended; `u32` wait status (as wait4(2) gives).
-    pub const EXIT: u32 = 1;
-    /// Starter → Sentry: a window changed; `u16` rows, `u16` columns, `u32` process (0: the first).
-    pub const WINDOW: u32 = 2;
-    /// Starter → Sentry: send a signal; `u32` signal, `u32` process: 0 for the first program,
-    /// [`ALL`] for every process.
-    pub const SIGNAL: u32 = 3;
-    /// Sentry → starter: it cannot start or go on; UTF-8 text for the person, one sentence.
-    pub const ERROR: u32 = 4;
-    /// Child → starter: it failed by a fault of its own (a panic); UTF-8 text.
-    pub const CRASH: u32 = 5;
-    /// Sentry → starter: all is ready, and waits for [`START`].
-    pub const READY: u32 = 6;
-    /// Starter → Sentry: run the first program; `u32` process: 0, or that of a program that
-    /// [`EXEC`] made ready. Descriptors beside 0, if the sandbox is to have devices: a file with a
-    /// [`DevicesSpec`](super::DevicesSpec), then the devices' sockets.
-    pub const START: u32 = 7;
-    /// Starter → Sentry: make one more program ready; `u32` number; descriptors: a file with an
-    /// [`ExecSpec`](super::ExecSpec), then those that it names. [`DONE`] tells its process id; it
-    /// runs on [`START`], and never if SIGKILL comes first.
-    pub const EXEC: u32 = 8;
-    /// Starter → Sentry: all tasks stop at once; `u32` number.
-    pub const PAUSE: u32 = 9;
-    /// Starter → Sentry: they go on; `u32` number.
-    pub const RESUME: u32 = 10;
-    /// Starter → Sentry: what there is, as JSON into the descriptor: [`Census`](super::Census);
-    /// `u32` number.
-    pub const CENSUS: u32 = 11;
-    /// Starter → Sentry: the changes of the root as a tar archive into the descriptor; `u32`
-    /// number.
-    pub const CHANGES: u32 = 12;
-    /// Sentry → starter: it is done; `u32` number, `u32` result.
-    pub const DONE: u32 = 13;
-    /// Sentry → starter: it could not be done; `u32` number, UTF-8 text.
-    pub const REFUSED: u32 = 14;
-    /// Sentry → starter: a program that [`EXEC`] ran has ended; `u32` process, `u32` wait status.
-    pub const EXITED: u32 = 15;
-    /// Sentry → starter: there is no such program; text as for [`ERROR`].
-    pub const NOT_FOUND: u32 = 32;
-    /// Sentry → starter: the program cannot be executed; text as for [`ERROR`].
-    pub const NOT_EXECUTABLE: u32 = 33;
-
-    /// Starter → Sentry: limits that change, as JSON: [`Limits`](super::Limits).
-    pub const LIMITS: u32 = 16;
-
-    /// Starter → Sentry, from the root container's only: one more container; `u32` number;
-    /// descriptors: a file with a [`JoinSpec`](super::JoinSpec), then those that
-    /// [`join`](super::super::join) names.
-    pub const JOIN: u32 = 17;
-
-    /// Starter → Sentry: is it there; `u32` number.
-    pub const PING: u32 = 18;
-
-    /// Sentry → starter: something that the person may want to know, and that ends nothing; UTF-8
-    /// text.
-    pub const NOTE: u32 = 19;
-
-    /// Sentry → starter: a process was ended for lack of memory; `u64`: how many were so far; UTF-8
-    /// text for the person.
-    pub const OUT_OF_MEMORY: u32 = 20;
-
-    /// Starter → Sentry: what the container's network is and does, as JSON into the descriptor:
-    /// [`Report`](net::report::Report); `u32` number.
-    pub const NETWORK: u32 = 21;
-
-    /// Starter → Sentry: rules for what may leave that hold from now on; `u32` number; descriptor:
-    /// a file with [`Rules`](egress::Rules), as JSON.
-    pub const RULES: u32 = 22;
-
-    /// Starter → Sentry: who has the container's memory, as JSON into the descriptor:
-    /// [`MemoryReport`](super::MemoryReport); `u32` number.
-    pub const MEMORY: u32 = 23;
-
-    /// Starter → Sentry: something changes in how the container's memory is governed; `u32` number;
-    /// descriptor: a file with [`MemoryChange`](super::MemoryChange), as JSON.
-    pub const BOUNDS: u32 = 24;
-
-    /// Sentry → starter: something in the container's memory is confidential; descriptor: the
-    /// memory file, which the starter overwrites once the Sentry has ended.
-    pub const CONFIDENTIAL: u32 = 25;
-
-    /// Starter → Sentry: the container's memory by places, as JSON into the descriptor:
-    /// [`MemoryMap`](super::MemoryMap); `u32` number.
-    pub const MAP: u32 = 26;
-
-    /// Starter → Sentry: nobody waits any more for what an [`EXEC`] asked for; `u32` its number.
-    /// The answer comes all the same.
-    pub const GIVE_UP: u32 = 27;
-
-    /// Starter → Sentry, from the root container's only: devices of the host have come, changed or
-    /// gone; `u32` number; descriptors: a file with a [`DevicesChange`](super::DevicesChange), then
-    /// the sockets of those that have come, and what else it names.
-    pub const REFRESH: u32 = 28;
-
-    /// Every process.
-    pub const ALL: u32 = u32::MAX;
 }
 
 /// How long the end of a container may take, step by step. The waiter for a step has more patience

@@ -42,7 +42,7 @@ pub enum Request {
     Status,
     /// The first program; or the one that this client made ready by `Exec`, which is not answered.
     /// For the first there may be devices: the descriptors that the Sentry wants then
-    /// ([`config::control::START`]).
+    /// ([`config::control::ToSentry::Start`]).
     Start,
     /// Whether the Sentry is there.
     Ping,
@@ -73,7 +73,7 @@ pub enum Request {
     /// Rules of the network, in the descriptor.
     Rules,
     /// Devices have come, changed or gone: the descriptors that the Sentry wants then
-    /// ([`config::control::REFRESH`]).
+    /// ([`config::control::ToSentry::Refresh`]).
     Refresh,
     /// As `Census`, of the memory.
     Memory,

@@ -24,10 +24,11 @@ use crate::outbox::{Message, Outbox, QueuedMessage, Sender};
 use crate::state::Status;
 use crate::terminal;
 use crate::{Error, Result, Tried};
+use config::control::{Recipient, ToSentry};
 use config::limits;
 use hostcall::HostFd;
 use hostcall::start::{self as host, SignalSet};
-use sandbox::{Answer, Attendant, Running, control};
+use sandbox::{Answer, Attendant, Running};
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Instant;
@@ -82,7 +83,7 @@ struct Client {
 /// A question to the Sentry: whose it is, and what it was.
 struct Pending {
     client: Option<u64>,
-    kind: u32,
+    kind: ToSentry,
 }
 
 /// A program of `exec` that SIGKILL was sent to.
@@ -243,7 +244,7 @@ impl Monitor {
     }
 
     /// Asks the Sentry, for a client or for itself; gives the question's number.
-    fn ask(&mut self, r: &Running, client: Option<u64>, kind: u32, given: Vec<HostFd>) -> u32 {
+    fn ask(&mut self, r: &Running, client: Option<u64>, kind: ToSentry, given: Vec<HostFd>) -> u32 {
         let number = self.next as u32;
         self.next += 1;
         if let Some(c) = client
@@ -263,8 +264,8 @@ impl Monitor {
         number
     }
 
-    /// Sends a signal to the first program (0) or to all ([`control::ALL`]).
-    fn signal(&mut self, r: &Running, sender: Sender, signal: i32, process: u32) {
+    /// Sends a signal to the first program or to all.
+    fn signal(&mut self, r: &Running, sender: Sender, signal: i32, to: Recipient) {
         if matches!(self.phase, Status::Creating | Status::Created) {
             // As a process that has not come to its program: most signals end it.
             if !matches!(
@@ -285,27 +286,28 @@ impl Monitor {
         if signal == libc::SIGKILL {
             let limit = Instant::now() + limits::KILL;
             self.deadline = Some(self.deadline.map_or(limit, |d| d.min(limit)));
-            return self.kill(r, sender, process);
+            return self.kill(r, sender, to);
         }
-        self.tell(r, sender, Message::Signal { signal, process });
+        self.tell(r, sender, Message::Signal { signal, to });
     }
 
     /// Sends a signal to a program of `exec`.
     fn signal_process(&mut self, r: &Running, sender: Sender, signal: i32, process: u32) {
+        let to = Recipient::Process(process);
         if signal == libc::SIGKILL {
             self.kills.entry(process).or_insert_with(|| Kill {
                 deadline: Instant::now() + limits::KILL,
                 again: None,
             });
-            return self.kill(r, sender, process);
+            return self.kill(r, sender, to);
         }
-        self.tell(r, sender, Message::Signal { signal, process });
+        self.tell(r, sender, Message::Signal { signal, to });
     }
 
     /// Sends SIGKILL. Read or not, the end comes: that is the monitor's business from here on.
-    fn kill(&mut self, r: &Running, sender: Sender, process: u32) {
+    fn kill(&mut self, r: &Running, sender: Sender, to: Recipient) {
         let signal = libc::SIGKILL;
-        self.tell(r, Sender::OWN, Message::Signal { signal, process });
+        self.tell(r, Sender::OWN, Message::Signal { signal, to });
         self.confirm(sender);
     }
 
@@ -318,7 +320,7 @@ impl Monitor {
     fn request(&mut self, r: &Running, id: u64, request: Request, given: Vec<HostFd>) {
         match request {
             Request::Status => self.reply(id, &Reply::Status(self.phase)),
-            Request::Ping => self.ask_for(r, id, control::PING, Vec::new()),
+            Request::Ping => self.ask_for(r, id, ToSentry::Ping, Vec::new()),
             Request::Start => self.start_for(r, id, given),
             Request::Signal {
                 signal,
@@ -337,16 +339,16 @@ impl Monitor {
             }
             Request::Exec => self.exec_for(r, id, given),
             Request::Join if matches!(self.phase, Status::Running | Status::Created) => {
-                self.ask_for(r, id, control::JOIN, given);
+                self.ask_for(r, id, ToSentry::Join, given);
             }
             Request::Pause if self.phase == Status::Running => {
-                self.ask_for(r, id, control::PAUSE, Vec::new());
+                self.ask_for(r, id, ToSentry::Pause, Vec::new());
             }
             Request::Resume if self.phase == Status::Paused => {
-                self.ask_for(r, id, control::RESUME, Vec::new());
+                self.ask_for(r, id, ToSentry::Resume, Vec::new());
             }
             Request::Refresh if matches!(self.phase, Status::Running | Status::Paused) => {
-                self.ask_for(r, id, control::REFRESH, given);
+                self.ask_for(r, id, ToSentry::Refresh, given);
             }
             Request::Join | Request::Pause | Request::Resume | Request::Refresh => {
                 self.refuse_in_phase(id);
@@ -355,13 +357,13 @@ impl Monitor {
                 let body = serde_json::to_vec(&new).unwrap_or_default();
                 self.tell(r, Sender::confirmed(id), Message::Limits(body));
             }
-            Request::Census => self.ask_for(r, id, control::CENSUS, given),
-            Request::Network => self.ask_for(r, id, control::NETWORK, given),
-            Request::Rules => self.ask_for(r, id, control::RULES, given),
-            Request::Memory => self.ask_for(r, id, control::MEMORY, given),
-            Request::Map => self.ask_for(r, id, control::MAP, given),
-            Request::Bounds => self.ask_for(r, id, control::BOUNDS, given),
-            Request::Changes => self.ask_for(r, id, control::CHANGES, given),
+            Request::Census => self.ask_for(r, id, ToSentry::Census, given),
+            Request::Network => self.ask_for(r, id, ToSentry::Network, given),
+            Request::Rules => self.ask_for(r, id, ToSentry::Rules, given),
+            Request::Memory => self.ask_for(r, id, ToSentry::Memory, given),
+            Request::Map => self.ask_for(r, id, ToSentry::Map, given),
+            Request::Bounds => self.ask_for(r, id, ToSentry::Bounds, given),
+            Request::Changes => self.ask_for(r, id, ToSentry::Changes, given),
             Request::Wait => {
                 if let Some(c) = self.clients.get_mut(&id) {
                     c.waits = true;
@@ -379,7 +381,7 @@ impl Monitor {
     }
 
     /// Asks the Sentry for a client.
-    fn ask_for(&mut self, r: &Running, id: u64, kind: u32, given: Vec<HostFd>) {
+    fn ask_for(&mut self, r: &Running, id: u64, kind: ToSentry, given: Vec<HostFd>) {
         self.ask(r, Some(id), kind, given);
     }
 
@@ -419,14 +421,14 @@ impl Monitor {
                 self.signal_process(r, Sender::confirmed(id), signal, p);
             }
             Target::Process(_) => self.reply(id, &Reply::Error(Error::NoProcess)),
-            Target::All => self.signal(r, Sender::confirmed(id), signal, control::ALL),
+            Target::All => self.signal(r, Sender::confirmed(id), signal, Recipient::All),
             // A client that started a process sends its signals without waiting.
             Target::Own if self.has_process(id) => {
                 if let Some(p) = self.own(id) {
                     self.signal_process(r, Sender::silent(id), signal, p);
                 }
             }
-            Target::Own => self.signal(r, Sender::confirmed(id), signal, 0),
+            Target::Own => self.signal(r, Sender::confirmed(id), signal, Recipient::First),
         }
     }
 
@@ -443,17 +445,17 @@ impl Monitor {
                 "too many programs are being made ready in the container",
             );
         } else {
-            self.ask_for(r, id, control::EXEC, given);
+            self.ask_for(r, id, ToSentry::Exec, given);
         }
     }
 
     fn are_execs_full(&self) -> bool {
-        let execs = self.pending.values().filter(|p| p.kind == control::EXEC);
+        let execs = self.pending.values().filter(|p| p.kind == ToSentry::Exec);
         execs.count() >= EXECS_MAX
     }
 
     fn started_one(&self, id: u64) -> bool {
-        let starts = |p: &Pending| p.client == Some(id) && p.kind == control::EXEC;
+        let starts = |p: &Pending| p.client == Some(id) && p.kind == ToSentry::Exec;
         self.pending.values().any(starts) || self.has_process(id)
     }
 
@@ -480,7 +482,7 @@ impl Monitor {
     fn hung_up(&mut self, r: &Running, id: u64) {
         // Of these the answer still counts: a program that nobody waits for is to be ended, and
         // what is paused is known to be.
-        let counts = |kind| matches!(kind, control::EXEC | control::PAUSE | control::RESUME);
+        let counts = |kind| matches!(kind, ToSentry::Exec | ToSentry::Pause | ToSentry::Resume);
         self.pending
             .retain(|_, p| p.client != Some(id) || counts(p.kind));
         for number in self.outbox.forget(id) {
@@ -488,10 +490,10 @@ impl Monitor {
         }
         // What went out is given up: the application can hold it up.
         let execs = self.pending.iter();
-        let execs = execs.filter(|(_, p)| p.client == Some(id) && p.kind == control::EXEC);
+        let execs = execs.filter(|(_, p)| p.client == Some(id) && p.kind == ToSentry::Exec);
         let execs: Vec<u32> = execs.map(|(n, _)| *n).collect();
         for number in execs {
-            let (kind, given) = (control::GIVE_UP, Vec::new());
+            let (kind, given) = (ToSentry::GiveUp, Vec::new());
             let message = Message::Ask {
                 kind,
                 number,
@@ -520,7 +522,7 @@ impl Monitor {
                 }
             }
             (libc::SIGWINCH, None) => {}
-            (s, _) => self.signal(r, Sender::OWN, s, 0),
+            (s, _) => self.signal(r, Sender::OWN, s, Recipient::First),
         }
     }
 }
@@ -530,12 +532,12 @@ impl Monitor {
     fn done(&mut self, r: &Running, p: &Pending, number: u32, result: u32) {
         match p.kind {
             // It has read what was told before.
-            control::PING if p.client.is_none() => {
+            ToSentry::Ping if p.client.is_none() => {
                 self.kills.retain(|_, k| k.again != Some(number));
             }
-            control::PAUSE => self.phase = Status::Paused,
-            control::RESUME => self.phase = Status::Running,
-            control::EXEC => self.made_ready(r, p.client, result),
+            ToSentry::Pause => self.phase = Status::Paused,
+            ToSentry::Resume => self.phase = Status::Running,
+            ToSentry::Exec => self.made_ready(r, p.client, result),
             _ => {}
         }
         if let Some(c) = p.client {
@@ -679,10 +681,10 @@ impl Attendant for Monitor {
         }
         for process in &late {
             let signal = libc::SIGKILL;
-            let process = *process;
-            self.tell(r, Sender::OWN, Message::Signal { signal, process });
+            let to = Recipient::Process(*process);
+            self.tell(r, Sender::OWN, Message::Signal { signal, to });
         }
-        let ping = Some(self.ask(r, None, control::PING, Vec::new()));
+        let ping = Some(self.ask(r, None, ToSentry::Ping, Vec::new()));
         for process in late {
             if let Some(k) = self.kills.get_mut(&process) {
                 self.overdue |= k.again.is_some();

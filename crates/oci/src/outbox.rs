@@ -14,6 +14,7 @@
 
 use abi::Result;
 use abi::errno::EAGAIN;
+use config::control::{Recipient, ToSentry};
 use hostcall::{HostFd, RawFd};
 use sandbox::Running;
 use std::collections::VecDeque;
@@ -23,7 +24,7 @@ use std::collections::VecDeque;
 pub enum Message {
     Signal {
         signal: i32,
-        process: u32,
+        to: Recipient,
     },
     /// A terminal's size.
     Window {
@@ -40,7 +41,7 @@ pub enum Message {
     },
     /// A question (see [`Running::ask`]), with the descriptors that belong to it.
     Ask {
-        kind: u32,
+        kind: ToSentry,
         number: u32,
         given: Vec<HostFd>,
     },
@@ -50,7 +51,7 @@ impl Message {
     /// `EAGAIN` where there is no room.
     pub fn send(&self, r: &Running) -> Result<()> {
         match self {
-            Message::Signal { signal, process } => r.send_signal(*signal, *process),
+            Message::Signal { signal, to } => r.send_signal(*signal, *to),
             Message::Window {
                 rows,
                 cols,
@@ -69,13 +70,9 @@ impl Message {
     /// Whether `later`, told behind this one, makes this one needless.
     fn is_replaced_by(&self, later: &Message) -> bool {
         match (self, later) {
-            (
-                Message::Signal { signal, process },
-                Message::Signal {
-                    signal: s,
-                    process: p,
-                },
-            ) => (signal, process) == (s, p),
+            (Message::Signal { signal, to }, Message::Signal { signal: s, to: t }) => {
+                (signal, to) == (s, t)
+            }
             (Message::Window { process, .. }, Message::Window { process: p, .. }) => process == p,
             _ => false,
         }
@@ -196,7 +193,8 @@ mod tests {
     use abi::errno::EPIPE;
 
     fn of(sender: Sender, signal: i32) -> QueuedMessage {
-        let message = Message::Signal { signal, process: 0 };
+        let to = Recipient::First;
+        let message = Message::Signal { signal, to };
         QueuedMessage { sender, message }
     }
 
@@ -206,7 +204,7 @@ mod tests {
 
     fn ask(client: u64, number: u32) -> QueuedMessage {
         let message = Message::Ask {
-            kind: 0,
+            kind: ToSentry::Census,
             number,
             given: Vec::new(),
         };

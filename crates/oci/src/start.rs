@@ -49,7 +49,7 @@ pub struct KernelOptions {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Begins {
     AtOnce,
-    /// On [`config::control::START`].
+    /// On [`config::control::ToSentry::Start`].
     WhenTold,
 }
 

@@ -5,11 +5,7 @@
 
 use crate::{EXIT_BROKEN, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, EXIT_NOT_STARTED};
 use abi::Result;
-pub use config::control::{
-    ALL, BOUNDS, CENSUS, CHANGES, CONFIDENTIAL, CRASH, DONE, ERROR, EXEC, EXIT, EXITED, GIVE_UP,
-    JOIN, LIMITS, MAP, MEMORY, NETWORK, NOT_EXECUTABLE, NOT_FOUND, NOTE, OUT_OF_MEMORY, PAUSE,
-    PING, READY, REFRESH, REFUSED, RESUME, RULES, SIGNAL, START, WINDOW,
-};
+use config::control::{ToSentry, ToStarter};
 use hostcall::{HostFd, RawFd, sock};
 
 /// The longest packet.
@@ -18,7 +14,7 @@ pub(crate) const MAX: usize = 2048;
 /// What the Sentry says of what it was asked.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// All is ready for [`START`].
+    /// All is ready for [`ToSentry::Start`].
     Ready,
     Done {
         number: u32,
@@ -28,7 +24,7 @@ pub enum Answer {
         number: u32,
         text: String,
     },
-    /// A program that was started by [`EXEC`] has ended.
+    /// A program that was started by [`ToSentry::Exec`] has ended.
     Exited {
         pid: u32,
         status: i32,
@@ -55,14 +51,14 @@ pub enum ChildMessage {
 }
 
 /// From a child.
-pub(crate) fn send(fd: RawFd, kind: u32, payload: &[u8]) -> Result<()> {
+pub(crate) fn send(fd: RawFd, kind: ToStarter, payload: &[u8]) -> Result<()> {
     let mut packet = kind.to_le_bytes().to_vec();
     packet.extend_from_slice(&payload[..payload.len().min(MAX - 4)]);
     sock::send(fd, &packet, &[]).map(|_| ())
 }
 
 /// From the starter, which nobody can make wait.
-pub(crate) fn tell(fd: RawFd, kind: u32, payload: &[u8], given: &[RawFd]) -> Result<()> {
+pub(crate) fn tell(fd: RawFd, kind: ToSentry, payload: &[u8], given: &[RawFd]) -> Result<()> {
     let packet = [&kind.to_le_bytes(), payload].concat();
     sock::try_send(fd, &packet, given).map(|_| ())
 }
@@ -89,34 +85,39 @@ pub fn decode(packet: &[u8]) -> ChildMessage {
             .get(at..at + 4)
             .map(|b| u32::from_le_bytes(b.try_into().expect("4")))
     };
-    match (u32::from_le_bytes(*kind), word(0)) {
-        (EXIT, Some(status)) => ChildMessage::Exit(status as i32),
-        (READY, _) => ChildMessage::Answer(Answer::Ready),
-        (DONE, Some(number)) => ChildMessage::Answer(Answer::Done {
+    let Ok(kind) = ToStarter::try_from(u32::from_le_bytes(*kind)) else {
+        return ChildMessage::Nothing;
+    };
+    match (kind, word(0)) {
+        (ToStarter::Exit, Some(status)) => ChildMessage::Exit(status as i32),
+        (ToStarter::Ready, _) => ChildMessage::Answer(Answer::Ready),
+        (ToStarter::Done, Some(number)) => ChildMessage::Answer(Answer::Done {
             number,
             result: word(4).unwrap_or(0),
         }),
-        (REFUSED, Some(number)) => ChildMessage::Answer(Answer::Refused {
+        (ToStarter::Refused, Some(number)) => ChildMessage::Answer(Answer::Refused {
             number,
             text: plain(&payload[4..]),
         }),
-        (EXITED, Some(pid)) => ChildMessage::Answer(Answer::Exited {
+        (ToStarter::Exited, Some(pid)) => ChildMessage::Answer(Answer::Exited {
             pid,
             status: word(4).unwrap_or(0) as i32,
         }),
-        (ERROR, _) => ChildMessage::Failed(plain(payload), EXIT_NOT_STARTED),
-        (NOTE, _) => ChildMessage::Note(plain(payload)),
-        (OUT_OF_MEMORY, _) => match payload.split_first_chunk::<8>() {
+        (ToStarter::Error, _) => ChildMessage::Failed(plain(payload), EXIT_NOT_STARTED),
+        (ToStarter::Note, _) => ChildMessage::Note(plain(payload)),
+        (ToStarter::OutOfMemory, _) => match payload.split_first_chunk::<8>() {
             Some((kills, text)) => {
                 ChildMessage::OutOfMemory(u64::from_le_bytes(*kills), plain(text))
             }
             None => ChildMessage::Nothing,
         },
-        (CONFIDENTIAL, _) => ChildMessage::Confidential,
-        (CRASH, _) => ChildMessage::Failed(plain(payload), EXIT_BROKEN),
-        (NOT_FOUND, _) => ChildMessage::Failed(plain(payload), EXIT_NOT_FOUND),
-        (NOT_EXECUTABLE, _) => ChildMessage::Failed(plain(payload), EXIT_NOT_EXECUTABLE),
-        _ => ChildMessage::Nothing,
+        (ToStarter::Confidential, _) => ChildMessage::Confidential,
+        (ToStarter::Crash, _) => ChildMessage::Failed(plain(payload), EXIT_BROKEN),
+        (ToStarter::NotFound, _) => ChildMessage::Failed(plain(payload), EXIT_NOT_FOUND),
+        (ToStarter::NotExecutable, _) => ChildMessage::Failed(plain(payload), EXIT_NOT_EXECUTABLE),
+        (ToStarter::Exit | ToStarter::Done | ToStarter::Refused | ToStarter::Exited, None) => {
+            ChildMessage::Nothing
+        }
     }
 }
 

@@ -1,9 +1,10 @@
 //! Watching over a running sandbox until it ends.
 
-use crate::control::{self, Answer, ChildMessage, SIGNAL, WINDOW};
+use crate::control::{self, Answer, ChildMessage};
 use crate::spawn::{Child, Who};
 use crate::{EXIT_BROKEN, EXIT_KILLED, EXIT_NOT_STARTED, Error, privilege as own, step};
 use abi::Result;
+use config::control::{Recipient, ToSentry};
 use config::limits;
 use hostcall::bpf::{self, AllThreads};
 use hostcall::table::Process;
@@ -115,36 +116,35 @@ impl Running {
         }
     }
 
-    /// Has the Sentry send a signal: to the first program (0), to all ([`control::ALL`]), or to a
-    /// process. `EAGAIN` where it has not read what was sent before.
-    pub fn send_signal(&self, signal: i32, process: u32) -> Result<()> {
-        let m = [signal.to_le_bytes(), process.to_le_bytes()].concat();
-        control::tell(self.control.raw(), SIGNAL, &m, &[])
+    /// Has the Sentry send a signal. `EAGAIN` where it has not read what was sent before.
+    pub fn send_signal(&self, signal: i32, to: Recipient) -> Result<()> {
+        let m = [signal.to_le_bytes(), u32::from(to).to_le_bytes()].concat();
+        control::tell(self.control.raw(), ToSentry::Signal, &m, &[])
     }
 
     /// Tells the Sentry a terminal's new size: the first program's (0), or that of a process.
     pub fn send_window(&self, rows: u16, cols: u16, process: u32) -> Result<()> {
         let size = u32::from(rows) | u32::from(cols) << 16;
         let m = [size.to_le_bytes(), process.to_le_bytes()].concat();
-        control::tell(self.control.raw(), WINDOW, &m, &[])
+        control::tell(self.control.raw(), ToSentry::Window, &m, &[])
     }
 
-    /// Tells the Sentry limits that have changed: the body of [`control::LIMITS`].
+    /// Tells the Sentry limits that have changed: the body of [`ToSentry::Limits`].
     pub fn set_limits(&self, body: &[u8]) -> Result<()> {
         if body.len() > control::MAX - 4 {
             return Err(abi::errno::E2BIG);
         }
-        control::tell(self.control.raw(), control::LIMITS, body, &[])
+        control::tell(self.control.raw(), ToSentry::Limits, body, &[])
     }
 
     /// Has a program begin that was made ready: the first (0), or one of `exec`. The first may get
-    /// devices: the descriptors that [`control::START`] tells of.
+    /// devices: the descriptors that [`ToSentry::Start`] tells of.
     pub fn begin(&self, process: u32, given: &[RawFd]) -> Result<()> {
-        self.ask(control::START, process, given)
+        self.ask(ToSentry::Start, process, given)
     }
 
     /// Asks the Sentry for something; `number` comes back with the answer.
-    pub fn ask(&self, kind: u32, number: u32, given: &[RawFd]) -> Result<()> {
+    pub fn ask(&self, kind: ToSentry, number: u32, given: &[RawFd]) -> Result<()> {
         control::tell(self.control.raw(), kind, &number.to_le_bytes(), given)
     }
 

@@ -1,10 +1,11 @@
 //! One child process: its descriptors, and its end.
 
-use crate::control::{self, CRASH, ERROR};
+use crate::control;
 use crate::privilege::{self, Namespaces, Standing};
 use crate::{EXIT_BROKEN, EXIT_NOT_STARTED, Error, running, step};
 use abi::Result;
 use abi::errno::{EBUSY, EINVAL, ENOSPC, ENOSYS, EPERM, EPIPE, EUSERS};
+use config::control::ToStarter;
 use hostcall::start::{self as host, Side};
 use hostcall::{HostFd, RawFd, process, sock};
 use std::convert::Infallible;
@@ -128,7 +129,7 @@ pub fn child(
                 Err(e) => e,
             };
             let text = format!("the {who} {e}");
-            let _ = control::send(REPORT, ERROR, text.as_bytes());
+            let _ = control::send(REPORT, ToStarter::Error, text.as_bytes());
             process::exit_group(i32::from(EXIT_NOT_STARTED))
         }
         Err(errno @ (EPERM | ENOSPC | EUSERS | ENOSYS)) => Err(Error::NoNamespaces { who, errno }),
@@ -171,7 +172,7 @@ fn fail_loudly(who: Who) {
             .unwrap_or("no message");
         let place = info.location().map(ToString::to_string).unwrap_or_default();
         let text = format!("the {who} failed at {place}: {what}");
-        let _ = control::send(REPORT, CRASH, text.as_bytes());
+        let _ = control::send(REPORT, ToStarter::Crash, text.as_bytes());
         process::exit_group(i32::from(EXIT_BROKEN))
     }));
 }

@@ -5,10 +5,11 @@
 //! program again), as this user and, where this is root, as nobody too.
 
 use abi::errno::{EROFS, EXDEV};
+use config::control::{Recipient, ToSentry, ToStarter};
 use hostcall::{HostFd, file, path, process, sock, start as host};
 use sandbox::{
     Access, Attendant, Ending, Error, GoferSide, Kernel, Outside, RootSpec, Running, SentrySide,
-    Spec, control,
+    Spec,
 };
 use std::convert::Infallible;
 use std::ffi::CString;
@@ -326,12 +327,12 @@ impl Attendant for PassOn {
     }
     fn ready(&mut self, running: &Running, _: &[libc::pollfd]) {
         while let Ok(s) = host::next_signal(&self.0) {
-            let _ = running.send_signal(s, 0);
+            let _ = running.send_signal(s, Recipient::First);
         }
     }
 }
 
-fn say(fd: i32, kind: u32, payload: &[u8]) {
+fn say(fd: i32, kind: ToStarter, payload: &[u8]) {
     let mut m = kind.to_le_bytes().to_vec();
     m.extend_from_slice(payload);
     sock::send(fd, &m, &[]).unwrap();
@@ -339,7 +340,7 @@ fn say(fd: i32, kind: u32, payload: &[u8]) {
 
 fn sentry(case: &str, side: SentrySide) -> Infallible {
     let exit = |status: i32| -> ! {
-        say(side.control.raw(), control::EXIT, &status.to_le_bytes());
+        say(side.control.raw(), ToStarter::Exit, &status.to_le_bytes());
         process::exit_group(0)
     };
     let mut buf = [0u8; 64];
@@ -362,7 +363,7 @@ fn sentry(case: &str, side: SentrySide) -> Infallible {
         "forward" => {
             file::write(side.descriptors[0].raw(), b"ready\n").unwrap();
             let (n, _) = sock::recv(side.control.raw(), &mut buf).unwrap();
-            assert_eq!((n, buf[0]), (12, control::SIGNAL as u8));
+            assert_eq!((n, &buf[..4]), (12, &ToSentry::Signal.to_le_bytes()[..]));
             exit(i32::from(buf[4]) << 8)
         }
         "files" => {
@@ -372,7 +373,7 @@ fn sentry(case: &str, side: SentrySide) -> Infallible {
         "error" => {
             say(
                 side.control.raw(),
-                control::ERROR,
+                ToStarter::Error,
                 b"no program, no\x1b[7m tricks\n",
             );
             process::exit_group(1)

@@ -31,8 +31,8 @@ use crate::task::launch::Launch;
 use crate::task::quota::{OF_CONTAINER, TASKS_MAX};
 use abi::signal::SIGKILL;
 use clas::Clas;
-use config::Limits;
-use config::{IdRange, control};
+use config::control::ToStarter;
+use config::{IdRange, Limits};
 use hostcall::{HostFd, RawFd};
 use parking_lot::Mutex;
 use seccomp::bpf::Insn;
@@ -302,7 +302,7 @@ impl Container {
     /// Tells that a program of `exec` has ended.
     pub(crate) fn tell_exited(&self, pid: i32, status: i32) {
         let m = [pid.to_le_bytes(), status.to_le_bytes()].concat();
-        self.tell(control::EXITED, &m);
+        self.tell(ToStarter::Exited, &m);
     }
 
     /// Keeps the limit of tasks, and shows what the host keeps of the others.
@@ -375,7 +375,7 @@ impl Container {
     }
 
     /// Sends the starter a message; a starter that is gone is no error.
-    pub fn tell(&self, kind: u32, payload: &[u8]) {
+    pub fn tell(&self, kind: ToStarter, payload: &[u8]) {
         let _ = hostcall::file::write(self.control.raw(), &message(kind, payload));
     }
     /// Tells the starter that the host has ended a process of it: once, as there may be many, and
@@ -383,17 +383,17 @@ impl Container {
     pub fn tell_of_loss(&self, process: &str) {
         if !self.told_of_loss.swap(true, Ordering::Relaxed) {
             let text = format!("{process} (said once)");
-            self.try_tell(control::NOTE, text.as_bytes());
+            self.try_tell(ToStarter::Note, text.as_bytes());
         }
     }
     /// Gives the starter a memory file, without waiting, to be overwritten at an end that the
     /// Sentry does not see; whether it has it.
     pub fn tell_of_confidential(&self, file: RawFd) -> bool {
-        let m = message(control::CONFIDENTIAL, &[]);
+        let m = message(ToStarter::Confidential, &[]);
         hostcall::sock::try_send(self.control.raw(), &m, &[file]).is_ok()
     }
     /// As [`Container::tell`], without waiting: what a starter has no room for is lost.
-    pub fn try_tell(&self, kind: u32, payload: &[u8]) {
+    pub fn try_tell(&self, kind: ToStarter, payload: &[u8]) {
         let _ = hostcall::sock::try_send(self.control.raw(), &message(kind, payload), &[]);
     }
     /// Where the starter is heard.
@@ -404,7 +404,7 @@ impl Container {
 }
 
 /// As starters are told something.
-fn message(kind: u32, payload: &[u8]) -> Vec<u8> {
+fn message(kind: ToStarter, payload: &[u8]) -> Vec<u8> {
     [&kind.to_le_bytes(), payload].concat()
 }
 

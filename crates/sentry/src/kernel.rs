@@ -14,7 +14,7 @@ use crate::strace::Strace;
 use crate::task::{futex, list::TaskList};
 use abi::Va;
 use clas::Clas;
-use config::control;
+use config::control::ToStarter;
 use hostcall::HostFd;
 use ipc::timer::TimerService;
 use mm::Mm;
@@ -216,7 +216,7 @@ impl Kernel {
 
     /// Ends the sandbox because of ourselves.
     pub fn fail(&self, why: &str) -> ! {
-        self.root.tell(control::ERROR, why.as_bytes());
+        self.root.tell(ToStarter::Error, why.as_bytes());
         hostcall::process::exit_group(70)
     }
 }

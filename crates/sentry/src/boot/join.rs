@@ -6,7 +6,8 @@ use crate::kernel::Kernel;
 use crate::ns::{NsProxy, change};
 use abi::linux::{CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWPID, CLONE_NEWTIME, CLONE_NEWUTS};
 use clas::Clas;
-use config::{JoinSpec, control};
+use config::JoinSpec;
+use config::control::ToStarter;
 use gofer::client::Client;
 use hostcall::HostFd;
 use std::sync::Arc;
@@ -71,7 +72,7 @@ pub fn join(kernel: &Arc<Kernel>, given: Vec<HostFd>) -> core::result::Result<()
             guard.guard(|| serve::serve_joined(k, c, first, lock));
         });
     made.map_err(|_| "no more threads can be made")?;
-    container.tell(control::READY, &[]);
+    container.tell(ToStarter::Ready, &[]);
     Ok(())
 }
 

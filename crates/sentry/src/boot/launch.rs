@@ -16,7 +16,8 @@ use crate::task::signal::{Actions, SIG_IGN, SigAction};
 use crate::task::{Task, ThreadGroup, exec, seccomp};
 use abi::errno::{EACCES, EAGAIN, ENOENT, ENOEXEC, ENOMEM, ENOTDIR, ESRCH};
 use abi::{Result, SigSet, Signal};
-use config::{ProcessSpec, Stdio, control};
+use config::control::ToStarter;
+use config::{ProcessSpec, Stdio};
 use hostcall::HostFd;
 use parking_lot::RwLock;
 use std::sync::Arc;
@@ -253,10 +254,10 @@ fn actions(p: &ProcessSpec) -> Actions {
 /// As env(1) and shells tell it: nothing of that name, or something that does not run.
 fn cannot_run(name: &str, e: abi::Errno) -> Failure {
     let kind = match e {
-        ENOENT | ENOTDIR => control::NOT_FOUND,
+        ENOENT | ENOTDIR => ToStarter::NotFound,
         // Not the program's fault.
-        ESRCH | EAGAIN | ENOMEM => control::ERROR,
-        _ => control::NOT_EXECUTABLE,
+        ESRCH | EAGAIN | ENOMEM => ToStarter::Error,
+        _ => ToStarter::NotExecutable,
     };
     Failure {
         kind,

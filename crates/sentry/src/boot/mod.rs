@@ -18,7 +18,8 @@ use crate::strace::Strace;
 use crate::task::launch::Launch;
 use abi::Result;
 use clas::Clas;
-use config::{Config, Devices, PlatformKind, TimeOffsets, control};
+use config::control::ToStarter;
+use config::{Config, Devices, PlatformKind, TimeOffsets};
 use gofer::client::Client;
 use hostcall::HostFd;
 use hostcall::time::Laps;
@@ -40,10 +41,10 @@ pub fn run(config: Config) -> ! {
     let control = config.control.duplicate();
     let r = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| start(config)));
     let (kind, why) = match r {
-        Ok(Ok((kernel, held))) => (control::CRASH, serve::serve(&kernel, held)),
+        Ok(Ok((kernel, held))) => (ToStarter::Crash, serve::serve(&kernel, held)),
         Ok(Err(e)) => (e.kind, e.text),
         Err(_) => (
-            control::CRASH,
+            ToStarter::Crash,
             "the Sentry failed while it started (a bug in Cloister); the trace is above".into(),
         ),
     };
@@ -57,8 +58,7 @@ pub fn run(config: Config) -> ! {
 
 /// What went wrong.
 pub(crate) struct Failure {
-    /// Of [`control`].
-    kind: u32,
+    kind: ToStarter,
     /// One sentence for the person.
     text: String,
 }
@@ -66,7 +66,7 @@ pub(crate) struct Failure {
 impl<T: Into<String>> From<T> for Failure {
     fn from(text: T) -> Failure {
         Failure {
-            kind: control::ERROR,
+            kind: ToStarter::Error,
             text: text.into(),
         }
     }
@@ -165,7 +165,7 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
     laps.lap("first program");
     tell_laps(&laps, config.trace.log_fd);
     if config.held {
-        kernel.root.tell(control::READY, &[]);
+        kernel.root.tell(ToStarter::Ready, &[]);
         return Ok((kernel, Some(first)));
     }
     or(first.start(), "start the first thread")?;

@@ -11,15 +11,16 @@ use crate::task::ThreadGroup;
 use crate::task::launch::Launch;
 use abi::errno::EINTR;
 use abi::{SigInfo, Signal};
-use config::{
-    Census, CensusProcess, DevicesSpec, ExecSpec, MemoryChange, Spinning, Turns, control,
-};
+use config::control::{Recipient, ToSentry, ToStarter};
+use config::{Census, CensusProcess, DevicesSpec, ExecSpec, MemoryChange, Spinning, Turns};
 use hostcall::HostFd;
 use std::sync::Arc;
 use wait::spin::Kind;
 
 /// The longest body that is read from a descriptor.
 const BODY_MAX: usize = 16 << 20;
+
+const UNKNOWN: &str = "this version does not know that request";
 
 /// Serves the root container's starter until the end; gives the reason.
 pub fn serve(kernel: &Arc<Kernel>, held: Option<Launch>) -> String {
@@ -105,18 +106,19 @@ impl Server {
             Some(u32::from_le_bytes(bytes.try_into().expect("4")))
         };
         let (kernel, container) = (&self.kernel, &self.container);
+        let Some(kind) = word(0) else { return Ok(()) };
         let number = word(4).unwrap_or(0);
-        match word(0) {
-            Some(control::WINDOW) => {
+        match ToSentry::try_from(kind) {
+            Ok(ToSentry::Window) => {
                 let process = word(8).unwrap_or(0) as i32;
                 container.resize_terminal(process, number as u16, (number >> 16) as u16);
             }
-            Some(control::SIGNAL) => {
+            Ok(ToSentry::Signal) => {
                 if let Some(s) = Signal::new(number as i32) {
-                    signal(kernel, container, s, word(8).unwrap_or(0));
+                    signal(kernel, container, s, word(8).unwrap_or(0).into());
                 }
             }
-            Some(control::START) if number != 0 => {
+            Ok(ToSentry::Start) if number != 0 => {
                 let pid = number as i32;
                 if let Some(l) = container.release(pid)
                     && l.start().is_err()
@@ -124,7 +126,7 @@ impl Server {
                     container.tell_exited(pid, 0x7e00);
                 }
             }
-            Some(control::START) => {
+            Ok(ToSentry::Start) => {
                 if let Some(first) = self.held.take() {
                     self.attach(given).map_err(|e| e.text)?;
                     first
@@ -132,37 +134,43 @@ impl Server {
                         .map_err(|e| format!("cannot start the first thread: {e}"))?;
                 }
             }
-            Some(control::LIMITS) => {
+            Ok(ToSentry::Limits) => {
                 if let Ok(new) = serde_json::from_slice(&m[4..]) {
                     container.update_limits(new);
                 }
             }
-            Some(control::GIVE_UP) => container.give_up(number),
-            Some(kind) => self.ask(kind, number, given),
-            None => {}
+            Ok(ToSentry::GiveUp) => container.give_up(number),
+            Ok(kind) => self.ask(kind, number, given),
+            // From this number on, what is unknown may be a question.
+            Err(kind) if kind >= ToSentry::Start as u32 => self.request(number).refuse(UNKNOWN),
+            Err(_) => {}
         }
         Ok(())
     }
 
-    /// Does what has an answer, by its number.
-    fn ask(&self, kind: u32, number: u32, given: Vec<HostFd>) {
-        let (kernel, container) = (&self.kernel, &self.container);
-        let request = Request {
-            kernel: kernel.clone(),
-            container: container.clone(),
+    fn request(&self, number: u32) -> Request {
+        Request {
+            kernel: self.kernel.clone(),
+            container: self.container.clone(),
             number,
-        };
+        }
+    }
+
+    /// Does what has an answer, by its number.
+    fn ask(&self, kind: ToSentry, number: u32, given: Vec<HostFd>) {
+        let (kernel, container) = (&self.kernel, &self.container);
+        let request = self.request(number);
         match kind {
-            control::PING => request.done(0),
-            control::PAUSE => {
+            ToSentry::Ping => request.done(0),
+            ToSentry::Pause => {
                 kernel.freeze(container);
                 request.done(0);
             }
-            control::RESUME => {
+            ToSentry::Resume => {
                 kernel.thaw(container);
                 request.done(0);
             }
-            control::EXEC => {
+            ToSentry::Exec => {
                 let asked = container.asked(number);
                 request.aside(move |r| {
                     let ready = execute(r, given, &asked)?;
@@ -171,13 +179,13 @@ impl Server {
                     Ok(None)
                 })
             }
-            control::JOIN if Arc::ptr_eq(container, &kernel.root) => {
+            ToSentry::Join if Arc::ptr_eq(container, &kernel.root) => {
                 request.aside(move |r| {
                     join::join(&r.kernel, given)?;
                     Ok(Some(0))
                 });
             }
-            control::CHANGES => request.aside(move |r| {
+            ToSentry::Changes => request.aside(move |r| {
                 let root = r.container.root().ok_or("the container is not ready")?;
                 if root.overlay.is_none() {
                     return Err(
@@ -188,25 +196,25 @@ impl Server {
                 let out = given.first().ok_or("there is nowhere to write to")?;
                 Ok(Some(or(changes::write(root, out), "write the changes")?))
             }),
-            control::CENSUS => request.aside(move |r| {
+            ToSentry::Census => request.aside(move |r| {
                 let body = serde_json::to_vec(&census(r)).map_err(|e| e.to_string())?;
                 for fd in &given {
                     or(write_all(fd, &body), "write the census")?;
                 }
                 Ok(Some(0))
             }),
-            control::NETWORK => request.tell(given, "the network", |r| {
+            ToSentry::Network => request.tell(given, "the network", |r| {
                 serde_json::to_vec(&network::report(&r.kernel, &r.container))
             }),
-            control::MEMORY => request.tell(given, "the memory", |r| {
+            ToSentry::Memory => request.tell(given, "the memory", |r| {
                 serde_json::to_vec(&r.kernel.memory_report(&r.container))
             }),
-            control::MAP => request.tell(given, "the memory", |r| {
+            ToSentry::Map => request.tell(given, "the memory", |r| {
                 serde_json::to_vec(&r.kernel.memory_map(&r.container))
             }),
-            control::BOUNDS => request.aside(move |r| change_memory(r, &given)),
+            ToSentry::Bounds => request.aside(move |r| change_memory(r, &given)),
             // (They are the sandbox's: who joins it has no say.)
-            control::RULES if Arc::ptr_eq(container, &kernel.root) => {
+            ToSentry::Rules if Arc::ptr_eq(container, &kernel.root) => {
                 request.aside(move |r| {
                     let body = given.first().ok_or("the request has no body")?;
                     network::change_rules(&r.kernel, &or(read_all(body), "read of the rules")?)?;
@@ -214,13 +222,18 @@ impl Server {
                 });
             }
             // (The devices are the root container's.)
-            control::REFRESH if Arc::ptr_eq(container, &kernel.root) => {
+            ToSentry::Refresh if Arc::ptr_eq(container, &kernel.root) => {
                 request.aside(move |r| network::change_devices(&r.kernel, given).map(|()| Some(0)));
             }
-            kind if kind >= control::START => {
-                request.refuse("this version does not know that request");
-            }
-            _ => {}
+            // (What has no answer does not come here.)
+            ToSentry::Join
+            | ToSentry::Rules
+            | ToSentry::Refresh
+            | ToSentry::Window
+            | ToSentry::Signal
+            | ToSentry::Start
+            | ToSentry::Limits
+            | ToSentry::GiveUp => request.refuse(UNKNOWN),
         }
     }
 }
@@ -281,19 +294,20 @@ struct Request {
 impl Request {
     fn done(&self, result: u32) {
         let m = [self.number.to_le_bytes(), result.to_le_bytes()].concat();
-        self.container.tell(control::DONE, &m);
+        self.container.tell(ToStarter::Done, &m);
     }
 
     /// The same, without waiting for a starter that does not listen: whether it was told.
     fn try_done(&self, result: u32) -> bool {
-        let m = [control::DONE, self.number, result].map(u32::to_le_bytes);
-        hostcall::sock::try_send(self.container.control().raw(), m.as_flattened(), &[]).is_ok()
+        let numbers = [self.number, result].map(u32::to_le_bytes);
+        let m = [&ToStarter::Done.to_le_bytes(), numbers.as_flattened()].concat();
+        hostcall::sock::try_send(self.container.control().raw(), &m, &[]).is_ok()
     }
 
     fn refuse(&self, why: &str) {
         let mut m = self.number.to_le_bytes().to_vec();
         m.extend_from_slice(&why.as_bytes()[..why.len().min(1024)]);
-        self.container.tell(control::REFUSED, &m);
+        self.container.tell(ToStarter::Refused, &m);
     }
 
     /// Writes the JSON that `f` makes where it was asked for.
@@ -335,21 +349,21 @@ impl Request {
     }
 }
 
-/// Sends a signal to the first process (0), to all, or to one; of this container only.
-fn signal(kernel: &Arc<Kernel>, container: &Arc<Container>, s: Signal, target: u32) {
-    let wanted = match target {
-        0 => container.first(),
-        n => n as i32,
+/// Sends a signal to processes of this container only.
+fn signal(kernel: &Arc<Kernel>, container: &Arc<Container>, s: Signal, to: Recipient) {
+    let wanted = match to {
+        Recipient::First => Some(container.first()),
+        Recipient::Process(pid) => Some(pid as i32),
+        Recipient::All => None,
     };
-    let all = target == control::ALL;
     let mut groups = kernel.members(container);
-    groups.retain(|g| all || g.tgid == wanted);
+    groups.retain(|g| wanted.is_none_or(|pid| g.tgid == pid));
     if s == abi::signal::SIGKILL {
-        container.withdraw((!all).then_some(wanted));
+        container.withdraw(wanted);
         let more = groups.iter().filter(|g| g.exit_status().is_none());
         enforce(kernel, more.cloned().collect());
     }
-    if all && s == abi::signal::SIGKILL {
+    if to == Recipient::All && s == abi::signal::SIGKILL {
         return kernel.kill_container(container);
     }
     for g in groups {

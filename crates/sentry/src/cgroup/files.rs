@@ -1,9 +1,10 @@
 //! The files of a control group.
 
 use super::memory::OwnPeak;
-use super::{Cgroup, Controls, Hierarchy, NO_LIMIT, no_threads};
+use super::{Cgroup, Controls, Hierarchy, NO_LIMIT, Notices, no_threads};
 use crate::fs::made_by::MadeBy;
 use crate::fs::pressure::Alarm;
+use crate::task::ThreadGroup;
 use crate::task::list::PID_MAX;
 use crate::task::task_of;
 use crate::{Kernel, Task};
@@ -11,6 +12,7 @@ use abi::Result;
 use abi::errno::{EINVAL, ENODEV, ENOENT, EOPNOTSUPP, EPERM, ERANGE, ESRCH};
 use clas::PeakOf;
 use std::any::Any;
+use std::fmt::Display;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::file::File;
@@ -78,13 +80,25 @@ impl CgroupDir {
         let any: &dyn Any = &**d;
         Some(any.downcast_ref::<CgroupDir>()?.group.clone())
     }
+
+    fn node(&self, group: Arc<Cgroup>) -> DynNode {
+        let kernel = self.kernel.clone();
+        DynNode::Dir(Arc::new(CgroupDir { kernel, group }))
+    }
 }
 
-/// A kind of file: its name, its mode, where it is.
+/// A kind of file.
 struct Kind {
     name: &'static str,
     mode: u32,
     place: Place,
+    /// (At a container's root, files of controllers are read by [`CgroupFile::container_file`].)
+    read: fn(&CgroupFile, &Kernel) -> Result<String>,
+    /// With the text, space around it taken away.
+    write: fn(&CgroupFile, &Kernel, &File, &str) -> Result<()>,
+    /// What tells when it changes.
+    notice: fn(&Notices) -> &Arc<Notice>,
+    opened: fn() -> OpenState,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -101,59 +115,174 @@ const MEMORY: Place = Place::RootAnd(Controls::MEMORY);
 const CPU: Place = Place::RootAnd(Controls::CPU);
 const CPUSET: Place = Place::RootAnd(Controls::CPUSET);
 
-const PRESSURE: &str = "memory.pressure";
-
 /// The name of the directory itself, of which files have none.
 const DIRECTORY: &str = "";
 
 const fn kind(name: &'static str, mode: u32, place: Place) -> Kind {
-    Kind { name, mode, place }
+    Kind {
+        name,
+        mode,
+        place,
+        read: |_, _| Ok(String::new()),
+        write: |_, _, _, _| Err(EINVAL),
+        notice: |n| &n.silent,
+        opened: || OpenState::Nothing,
+    }
+}
+
+const fn memory(name: &'static str, mode: u32) -> Kind {
+    kind(name, mode, MEMORY)
+        .read(|f, _| f.group.memory_text(f.kind.name))
+        .write(|f, k, file, text| {
+            let by = (&*f.opener()?, file);
+            f.group.write_memory(k, by, f.kind.name, text)
+        })
+}
+
+const fn cpuset(name: &'static str) -> Kind {
+    kind(name, 0o644, CPUSET)
+        .read(|_, _| Ok("\n".into()))
+        .write(|_, _, _, text| text.is_empty().then_some(()).ok_or(EOPNOTSUPP))
 }
 
 const KINDS: &[Kind] = &[
-    kind("cgroup.controllers", 0o444, Place::Everywhere),
-    kind("cgroup.events", 0o444, Place::NotRoot),
-    kind("cgroup.freeze", 0o644, Place::NotRoot),
-    kind("cgroup.kill", 0o200, Place::NotRoot),
-    kind("cgroup.max.depth", 0o644, Place::Everywhere),
-    kind("cgroup.max.descendants", 0o644, Place::Everywhere),
-    kind("cgroup.procs", 0o644, Place::Everywhere),
-    kind("cgroup.stat", 0o444, Place::Everywhere),
-    kind("cgroup.subtree_control", 0o644, Place::Everywhere),
-    kind("cgroup.threads", 0o644, Place::Everywhere),
-    kind("cgroup.type", 0o644, Place::NotRoot),
-    kind("cpu.max", 0o644, CPU),
-    kind("cpu.stat", 0o444, Place::Everywhere),
-    kind("cpu.weight", 0o644, CPU),
-    kind("cpuset.cpus", 0o644, CPUSET),
-    kind("cpuset.cpus.effective", 0o444, CPUSET),
-    kind("cpuset.mems", 0o644, CPUSET),
-    kind("cpuset.mems.effective", 0o444, CPUSET),
-    kind("memory.current", 0o444, MEMORY),
-    kind("memory.events", 0o444, MEMORY),
-    kind("memory.events.local", 0o444, MEMORY),
-    kind("memory.high", 0o644, MEMORY),
-    kind("memory.low", 0o644, MEMORY),
-    kind("memory.max", 0o644, MEMORY),
-    kind("memory.min", 0o644, MEMORY),
-    kind("memory.oom.group", 0o644, MEMORY),
-    kind("memory.peak", 0o644, MEMORY),
-    kind("memory.pressure", 0o644, MEMORY),
-    kind("memory.reclaim", 0o200, MEMORY),
-    kind("memory.stat", 0o444, MEMORY),
-    kind("memory.swap.current", 0o444, MEMORY),
-    kind("memory.swap.events", 0o444, MEMORY),
-    kind("memory.swap.high", 0o644, MEMORY),
-    kind("memory.swap.max", 0o644, MEMORY),
-    kind("memory.swap.peak", 0o644, MEMORY),
-    kind("pids.current", 0o444, PIDS),
-    kind("pids.events", 0o444, PIDS),
-    kind("pids.events.local", 0o444, PIDS),
-    kind("pids.max", 0o644, PIDS),
-    kind("pids.peak", 0o444, PIDS),
+    kind("cgroup.controllers", 0o444, Place::Everywhere)
+        .read(|f, _| Ok(f.group.controllers().names())),
+    kind("cgroup.events", 0o444, Place::NotRoot)
+        .read(|f, k| {
+            let populated = u8::from(f.group.is_populated());
+            let frozen = u8::from(Hierarchy::is_frozen(k, &f.group));
+            Ok(format!("populated {populated}\nfrozen {frozen}\n"))
+        })
+        .notice(|n| &n.state),
+    kind("cgroup.freeze", 0o644, Place::NotRoot)
+        .read(|f, _| Ok(line(u8::from(f.group.inner.lock().freeze))))
+        .write(|f, k, _, text| {
+            k.cgroups.freeze(k, &f.group, switch(text)?);
+            Ok(())
+        }),
+    kind("cgroup.kill", 0o200, Place::NotRoot).write(|f, k, _, text| {
+        switch(text)?.then_some(()).ok_or(ERANGE)?;
+        Hierarchy::kill(k, &f.group);
+        Ok(())
+    }),
+    kind("cgroup.max.depth", 0o644, Place::Everywhere)
+        .read(|f, _| Ok(limit(f.group.inner.lock().max_depth)))
+        .write(|f, _, _, text| set(&mut f.group.inner.lock().max_depth, text)),
+    kind("cgroup.max.descendants", 0o644, Place::Everywhere)
+        .read(|f, _| Ok(limit(f.group.inner.lock().max_descendants)))
+        .write(|f, _, _, text| set(&mut f.group.inner.lock().max_descendants, text)),
+    kind("cgroup.procs", 0o644, Place::Everywhere)
+        .read(|f, k| {
+            let ns = f.opener()?.pid.ns.clone();
+            let all = Hierarchy::procs(k, &f.group);
+            Ok(all.iter().map(|g| line(g.pid.seen_in(&ns))).collect())
+        })
+        .write(|f, k, file, text| k.cgroups.migrate(k, &f.movable(k, file, text)?, &f.group)),
+    kind("cgroup.stat", 0o444, Place::Everywhere).read(|f, _| {
+        let n = f.group.descendants();
+        Ok(format!("nr_descendants {n}\nnr_dying_descendants 0\n"))
+    }),
+    kind("cgroup.subtree_control", 0o644, Place::Everywhere)
+        .read(|f, _| Ok(f.group.inner.lock().controls.names()))
+        .write(|f, k, _, text| {
+            let [on, off] = controls(text)?;
+            k.cgroups.set_controls(k, &f.group, on, off)
+        }),
+    kind("cgroup.threads", 0o644, Place::Everywhere)
+        .read(|f, k| {
+            let ns = f.opener()?.pid.ns.clone();
+            let all = Hierarchy::procs(k, &f.group);
+            let threads = all.iter().flat_map(|g| k.tasks.lock().threads(g.tgid));
+            Ok(threads.map(|t| line(t.pid.seen_in(&ns))).collect())
+        })
+        .write(|f, k, file, text| match f.movable(k, file, text)? {
+            // Only within the same domain, and here every group is its own.
+            g if Arc::ptr_eq(&g.cgroup(), &f.group) => Ok(()),
+            _ => no_threads(),
+        }),
+    kind("cgroup.type", 0o644, Place::NotRoot)
+        .read(|_, _| Ok("domain\n".into()))
+        .write(|_, _, _, text| match text {
+            "threaded" => no_threads(),
+            _ => Err(EINVAL),
+        }),
+    // The host's controllers do not act on groups below the container's root: only what is so
+    // anyway can be written.
+    kind("cpu.max", 0o644, CPU)
+        .read(|_, _| Ok("max 100000\n".into()))
+        .write(|_, _, _, text| match text {
+            "max" | "max 100000" => Ok(()),
+            _ => Err(EOPNOTSUPP),
+        }),
+    kind("cpu.stat", 0o444, Place::Everywhere).read(|f, k| Ok(f.group.cpu_stat(k))),
+    kind("cpu.weight", 0o644, CPU)
+        .read(|f, _| Ok(line(f.group.weight.load(Ordering::Relaxed))))
+        .write(|f, _, _, text| {
+            let n = text.parse().map_err(|_| EINVAL)?;
+            let n = Some(n).filter(|n| (1..=10_000).contains(n));
+            f.group.weight.store(n.ok_or(ERANGE)?, Ordering::Relaxed);
+            Ok(())
+        }),
+    cpuset("cpuset.cpus"),
+    kind("cpuset.cpus.effective", 0o444, CPUSET).read(|f, k| f.container_file(k)),
+    cpuset("cpuset.mems"),
+    kind("cpuset.mems.effective", 0o444, CPUSET).read(|f, k| f.container_file(k)),
+    memory("memory.current", 0o444),
+    memory("memory.events", 0o444).notice(|n| &n.memory),
+    memory("memory.events.local", 0o444).notice(|n| &n.own_memory),
+    memory("memory.high", 0o644),
+    memory("memory.low", 0o644),
+    memory("memory.max", 0o644),
+    memory("memory.min", 0o644),
+    memory("memory.oom.group", 0o644),
+    memory("memory.peak", 0o644).opened(|| OpenState::Peak(PeakOf::Here, Arc::default())),
+    memory("memory.pressure", 0o644).opened(|| OpenState::Alarm(Arc::default())),
+    memory("memory.reclaim", 0o200),
+    memory("memory.stat", 0o444),
+    memory("memory.swap.current", 0o444),
+    memory("memory.swap.events", 0o444).notice(|n| &n.swap),
+    memory("memory.swap.high", 0o644),
+    memory("memory.swap.max", 0o644),
+    memory("memory.swap.peak", 0o644).opened(|| OpenState::Peak(PeakOf::Stored, Arc::default())),
+    kind("pids.current", 0o444, PIDS)
+        .read(|f, _| Ok(line(f.group.pids.current.load(Ordering::Relaxed)))),
+    kind("pids.events", 0o444, PIDS)
+        .read(|f, _| Ok(refused(&f.group.pids.events)))
+        .notice(|n| &n.pids),
+    kind("pids.events.local", 0o444, PIDS)
+        .read(|f, _| Ok(refused(&f.group.pids.own_events)))
+        .notice(|n| &n.own_pids),
+    kind("pids.max", 0o644, PIDS)
+        .read(|f, _| match f.group.pids.max.load(Ordering::Relaxed) {
+            NO_LIMIT => Ok("max\n".into()),
+            n => Ok(line(n)),
+        })
+        .write(|f, _, _, text| {
+            let n = match number(text)? {
+                u64::MAX => NO_LIMIT,
+                n if n <= PID_MAX as u64 => n as i64,
+                _ => return Err(EINVAL),
+            };
+            f.group.pids.max.store(n, Ordering::Relaxed);
+            Ok(())
+        }),
+    kind("pids.peak", 0o444, PIDS).read(|f, _| Ok(line(f.group.pids.peak.load(Ordering::Relaxed)))),
 ];
 
 impl Kind {
+    const fn read(self, read: fn(&CgroupFile, &Kernel) -> Result<String>) -> Kind {
+        Kind { read, ..self }
+    }
+    const fn write(self, write: fn(&CgroupFile, &Kernel, &File, &str) -> Result<()>) -> Kind {
+        Kind { write, ..self }
+    }
+    const fn notice(self, notice: fn(&Notices) -> &Arc<Notice>) -> Kind {
+        Kind { notice, ..self }
+    }
+    const fn opened(self, opened: fn() -> OpenState) -> Kind {
+        Kind { opened, ..self }
+    }
     fn is_in(&self, c: &Cgroup) -> bool {
         match self.place {
             Place::Everywhere => true,
@@ -171,10 +300,6 @@ impl DynDir for CgroupDir {
         self.group.set_perm(DIRECTORY, 0o755, a)
     }
     fn lookup(&self, _: &Caller<'_>, name: &[u8]) -> Result<DynNode> {
-        let node = |group: Arc<Cgroup>| CgroupDir {
-            kernel: self.kernel.clone(),
-            group,
-        };
         if let Some(k) = KINDS
             .iter()
             .find(|k| k.name.as_bytes() == name && k.is_in(&self.group))
@@ -188,8 +313,7 @@ impl DynDir for CgroupDir {
             };
             return Ok(DynNode::File(Arc::new(f)));
         }
-        let c = self.group.child(name).ok_or(ENOENT)?;
-        Ok(DynNode::Dir(Arc::new(node(c))))
+        Ok(self.node(self.group.child(name).ok_or(ENOENT)?))
     }
     fn list(&self, _: &File) -> Result<Vec<DynEntry>> {
         let files = KINDS
@@ -214,11 +338,8 @@ impl DynDir for CgroupDir {
     fn mkdir(&self, cx: &Caller<'_>, name: &[u8], _: u32) -> Result<DynNode> {
         let k = self.kernel.upgrade().ok_or(ENODEV)?;
         let (uid, gid) = (cx.cred.fsuid, cx.cred.fsgid);
-        let group = k.cgroups.make(&self.group, name, uid, gid)?;
-        Ok(DynNode::Dir(Arc::new(CgroupDir {
-            kernel: self.kernel.clone(),
-            group,
-        })))
+        let made = k.cgroups.make(&self.group, name, uid, gid)?;
+        Ok(self.node(made))
     }
     fn rmdir(&self, _: &Caller<'_>, name: &[u8]) -> Result<()> {
         // A file of its own, by that name, is not a directory: the walk has seen to that.
@@ -237,25 +358,12 @@ struct CgroupFile {
 }
 
 /// What an open file has for itself.
-#[derive(Default)]
 enum OpenState {
-    #[default]
     Nothing,
     /// Of `memory.pressure`.
     Alarm(Arc<Alarm>),
     /// Of `memory.peak` and `memory.swap.peak`.
     Peak(PeakOf, Arc<OwnPeak>),
-}
-
-impl OpenState {
-    fn of(name: &str) -> OpenState {
-        match name {
-            PRESSURE => OpenState::Alarm(Arc::default()),
-            "memory.peak" => OpenState::Peak(PeakOf::Here, Arc::default()),
-            "memory.swap.peak" => OpenState::Peak(PeakOf::Stored, Arc::default()),
-            _ => OpenState::Nothing,
-        }
-    }
 }
 
 /// What `cgroup.subtree_control` is told to give, and to take back: the last word on each counts.
@@ -286,18 +394,44 @@ fn number(text: &str) -> Result<u64> {
     text.parse().map_err(|_| EINVAL)
 }
 
+fn set(n: &mut u64, text: &str) -> Result<()> {
+    *n = number(text)?;
+    Ok(())
+}
+
+fn switch(text: &str) -> Result<bool> {
+    match text {
+        "0" => Ok(false),
+        "1" => Ok(true),
+        _ if text.parse::<i64>().is_ok() => Err(ERANGE),
+        _ => Err(EINVAL),
+    }
+}
+
+fn line(n: impl Display) -> String {
+    format!("{n}\n")
+}
+
+fn refused(n: &AtomicU64) -> String {
+    format!("max {}\n", n.load(Ordering::Relaxed))
+}
+
 /// A limit, as files tell it.
 pub(super) fn limit(n: u64) -> String {
-    if n == u64::MAX {
-        "max\n".into()
-    } else {
-        format!("{n}\n")
+    match n {
+        u64::MAX => "max\n".into(),
+        _ => line(n),
     }
 }
 
 impl CgroupFile {
     fn opener(&self) -> Result<Arc<Task>> {
         self.by.as_ref().and_then(Weak::upgrade).ok_or(ESRCH)
+    }
+    /// `ENODEV` once the group is gone.
+    fn kernel(&self) -> Result<Arc<Kernel>> {
+        let k = self.kernel.upgrade().filter(|_| !self.group.is_dead());
+        k.ok_or(ENODEV)
     }
     fn set_alarm(&self, alarm: &Arc<Alarm>, file: &File, text: &str) -> Result<()> {
         let clas = self.group.clas().ok_or(ENODEV)?;
@@ -306,8 +440,13 @@ impl CgroupFile {
         self.group.add_alarm(alarm, account);
         Ok(())
     }
-    /// Moves the process with this number, or its writer's own for 0.
-    fn attach(&self, k: &Kernel, file: &File, text: &str) -> Result<()> {
+    /// The text that the root of the container's tree has.
+    fn container_file(&self, k: &Kernel) -> Result<String> {
+        let root = self.group.upwards().last().unwrap_or(&self.group);
+        Ok(root.container_file(k, &*self.opener()?, self.kind.name))
+    }
+    /// The process with this number, or the writer's own for 0, if it may be moved here.
+    fn movable(&self, k: &Kernel, file: &File, text: &str) -> Result<Arc<ThreadGroup>> {
         let n: i32 = text.parse().map_err(|_| EINVAL)?;
         let by = self.opener()?;
         let g = match n {
@@ -320,17 +459,8 @@ impl CgroupFile {
             }
             _ => return Err(EINVAL),
         };
-        let from = g.cgroup();
-        may_move(&file.cred, &from, &self.group)?;
-        if self.kind.name == "cgroup.threads" {
-            // Only within the same domain, and here every group is its own.
-            return if Arc::ptr_eq(&from, &self.group) {
-                Ok(())
-            } else {
-                no_threads()
-            };
-        }
-        k.cgroups.migrate(k, &g, &self.group)
+        may_move(&file.cred, &g.cgroup(), &self.group)?;
+        Ok(g)
     }
 }
 
@@ -353,13 +483,13 @@ impl DynFile for CgroupFile {
     fn notice(&self) -> Option<&Arc<Notice>> {
         Some(match &self.own {
             OpenState::Alarm(a) => a.notice(),
-            _ => self.group.notices.of(self.kind.name),
+            _ => (self.kind.notice)(&self.group.notices),
         })
     }
     fn poll(&self, seen: &AtomicU64) -> Events {
         match &self.own {
             OpenState::Alarm(a) => a.poll(seen),
-            _ => self.group.notices.of(self.kind.name).poll(seen),
+            _ => (self.kind.notice)(&self.group.notices).poll(seen),
         }
     }
     fn bound(&self, cx: &Caller<'_>) -> Result<Option<Arc<dyn DynFile>>> {
@@ -368,147 +498,31 @@ impl DynFile for CgroupFile {
             group: self.group.clone(),
             kind: self.kind,
             by: task_of(cx.task).map(Arc::downgrade),
-            own: OpenState::of(self.kind.name),
+            own: (self.kind.opened)(),
         })))
     }
     fn generate(&self, _: &File) -> Result<Vec<u8>> {
-        let k = self.kernel.upgrade().ok_or(ENODEV)?;
-        let c = &self.group;
-        if c.is_dead() {
-            return Err(ENODEV);
-        }
+        let k = self.kernel()?;
         if let OpenState::Peak(of, own) = &self.own
-            && let Some(n) = c.memory().and_then(|m| m.peak_since(*of, own))
+            && let Some(n) = self.group.memory().and_then(|m| m.peak_since(*of, own))
         {
-            return Ok(format!("{n}\n").into_bytes());
+            return Ok(line(n).into_bytes());
         }
-        if self.kind.place == MEMORY && !c.is_root() {
-            return Ok(c.memory_text(self.kind.name)?.into_bytes());
-        }
-        let p = &c.pids;
-        let text = match self.kind.name {
-            "cpu.stat" => c.cpu_stat(&k),
-            name if c.is_root() && !name.starts_with("cgroup.") => {
-                c.container_file(&k, &*self.opener()?, name)
-            }
-            "cgroup.controllers" => c.controllers().names(),
-            "cgroup.subtree_control" => c.inner.lock().controls.names(),
-            "cgroup.events" => format!(
-                "populated {}\nfrozen {}\n",
-                u8::from(c.is_populated()),
-                u8::from(Hierarchy::is_frozen(&k, c))
-            ),
-            "cgroup.freeze" => format!("{}\n", u8::from(c.inner.lock().freeze)),
-            "cgroup.max.depth" => limit(c.inner.lock().max_depth),
-            "cgroup.max.descendants" => limit(c.inner.lock().max_descendants),
-            "cgroup.procs" | "cgroup.threads" => {
-                let ns = self.opener()?.pid.ns.clone();
-                let mut numbers: Vec<i32> = Vec::new();
-                for g in Hierarchy::procs(&k, c) {
-                    if self.kind.name == "cgroup.procs" {
-                        numbers.push(g.pid.seen_in(&ns));
-                    } else {
-                        let threads = k.tasks.lock().threads(g.tgid);
-                        numbers.extend(threads.iter().map(|t| t.pid.seen_in(&ns)));
-                    }
-                }
-                numbers.iter().map(|n| format!("{n}\n")).collect()
-            }
-            "cgroup.stat" => format!(
-                "nr_descendants {}\nnr_dying_descendants 0\n",
-                c.descendants()
-            ),
-            "cgroup.type" => "domain\n".into(),
-            // The host's controllers do not act on groups below the container's root.
-            "cpu.max" => "max 100000\n".into(),
-            "cpu.weight" => format!("{}\n", c.weight.load(Ordering::Relaxed)),
-            "cpuset.cpus" | "cpuset.mems" => "\n".into(),
-            name if self.kind.place == CPUSET => {
-                let root = c.upwards().last().unwrap_or(c);
-                root.container_file(&k, &*self.opener()?, name)
-            }
-            "pids.current" => format!("{}\n", p.current.load(Ordering::Relaxed)),
-            "pids.peak" => format!("{}\n", p.peak.load(Ordering::Relaxed)),
-            "pids.max" => match p.max.load(Ordering::Relaxed) {
-                NO_LIMIT => "max\n".into(),
-                n => format!("{n}\n"),
-            },
-            "pids.events" => format!("max {}\n", p.events.load(Ordering::Relaxed)),
-            "pids.events.local" => format!("max {}\n", p.own_events.load(Ordering::Relaxed)),
-            _ => String::new(),
+        let text = match self.kind.place {
+            Place::RootAnd(_) if self.group.is_root() => self.container_file(&k)?,
+            _ => (self.kind.read)(self, &k)?,
         };
         Ok(text.into_bytes())
     }
     fn write(&self, file: &File, data: &[u8], _: u64) -> Result<usize> {
-        let k = self.kernel.upgrade().ok_or(ENODEV)?;
-        let c = &self.group;
-        if c.is_dead() {
-            return Err(ENODEV);
-        }
+        let (k, c) = (self.kernel()?, &self.group);
         let text = crate::fs::written(data)?;
-        if let OpenState::Alarm(alarm) = &self.own {
-            self.set_alarm(alarm, file, text)?;
-            return Ok(data.len());
-        }
-        if let OpenState::Peak(of, own) = &self.own
-            && !c.is_root()
-        {
-            c.memory().ok_or(ENODEV)?.restart_peak(*of, own);
-            return Ok(data.len());
-        }
-        let text = text.trim();
-        match self.kind.name {
+        match &self.own {
+            OpenState::Alarm(alarm) => self.set_alarm(alarm, file, text)?,
             // The values are the host's.
-            name if c.is_root() && !name.starts_with("cgroup.") => return Err(EPERM),
-            name if self.kind.place == MEMORY => {
-                c.write_memory(&k, (&*self.opener()?, file), name, text)?;
-            }
-            "cgroup.procs" | "cgroup.threads" => self.attach(&k, file, text)?,
-            "cgroup.kill" => match text {
-                "1" => Hierarchy::kill(&k, c),
-                _ => {
-                    return Err(if text.parse::<i64>().is_ok() {
-                        ERANGE
-                    } else {
-                        EINVAL
-                    });
-                }
-            },
-            "cgroup.freeze" => match text {
-                "0" => k.cgroups.freeze(&k, c, false),
-                "1" => k.cgroups.freeze(&k, c, true),
-                _ => {
-                    return Err(if text.parse::<i64>().is_ok() {
-                        ERANGE
-                    } else {
-                        EINVAL
-                    });
-                }
-            },
-            "cgroup.type" if text == "threaded" => return no_threads(),
-            // Only what is so anyway.
-            "cpu.max" if text == "max" || text == "max 100000" => {}
-            "cpuset.cpus" | "cpuset.mems" if text.is_empty() => {}
-            "cpu.weight" => match text.parse().map_err(|_| EINVAL)? {
-                n @ 1..=10_000 => c.weight.store(n, Ordering::Relaxed),
-                _ => return Err(ERANGE),
-            },
-            "cpu.max" | "cpuset.cpus" | "cpuset.mems" => return Err(EOPNOTSUPP),
-            "cgroup.max.depth" => c.inner.lock().max_depth = number(text)?,
-            "cgroup.max.descendants" => c.inner.lock().max_descendants = number(text)?,
-            "cgroup.subtree_control" => {
-                let [on, off] = controls(text)?;
-                k.cgroups.set_controls(&k, c, on, off)?;
-            }
-            "pids.max" => {
-                let n = match number(text)? {
-                    u64::MAX => NO_LIMIT,
-                    n if n <= PID_MAX as u64 => n as i64,
-                    _ => return Err(EINVAL),
-                };
-                c.pids.max.store(n, Ordering::Relaxed);
-            }
-            _ => return Err(EINVAL),
+            _ if c.is_root() && !self.kind.name.starts_with("cgroup.") => return Err(EPERM),
+            OpenState::Peak(of, own) => c.memory().ok_or(ENODEV)?.restart_peak(*of, own),
+            OpenState::Nothing => (self.kind.write)(self, &k, file, text.trim())?,
         }
         Ok(data.len())
     }

@@ -165,20 +165,6 @@ impl Default for Notices {
     }
 }
 
-impl Notices {
-    fn of(&self, name: &str) -> &Arc<Notice> {
-        match name {
-            "cgroup.events" => &self.state,
-            "memory.events" => &self.memory,
-            "memory.events.local" => &self.own_memory,
-            "memory.swap.events" => &self.swap,
-            "pids.events" => &self.pids,
-            "pids.events.local" => &self.own_pids,
-            _ => &self.silent,
-        }
-    }
-}
-
 struct Inner {
     children: BTreeMap<Vec<u8>, Arc<Cgroup>>,
     /// Live processes, by id.

@@ -5,7 +5,8 @@ use crate::container::Container;
 use crate::task::{Task, ThreadGroup};
 use abi::errno::EAGAIN;
 use abi::signal::SIGKILL;
-use config::{control, limits};
+use config::control::ToStarter;
+use config::limits;
 use std::any::Any;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -136,7 +137,7 @@ impl Kernel {
         if !c.is_managed && self.initial.net.was_missed() {
             let text = "the program asked for a network, and has none: --net=user gives it one \
                         (--allow says what it may reach)";
-            c.tell(control::NOTE, text.as_bytes());
+            c.tell(ToStarter::Note, text.as_bytes());
         }
     }
 
@@ -151,7 +152,7 @@ impl Kernel {
             || self.see_off(&self.members(c))
             || self.members(c).iter().all(|g| self.end_space(g));
         if !ended {
-            c.tell(control::ERROR, b"a process of the container does not end");
+            c.tell(ToStarter::Error, b"a process of the container does not end");
             return false;
         }
         if is_root && self.initial.net.has_devices() {
@@ -162,7 +163,7 @@ impl Kernel {
         c.close_console(c.first(), self.drain);
         self.platform.wait_unmapped(limits::UNMAP);
         self.tell_of_missing(c);
-        c.tell(control::EXIT, &(status as u32).to_le_bytes());
+        c.tell(ToStarter::Exit, &(status as u32).to_le_bytes());
         if is_root {
             // The namespace's first process ends here, and everything in it.
             hostcall::process::exit_group(0);

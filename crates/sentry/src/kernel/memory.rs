@@ -34,7 +34,8 @@ use abi::PAGE_SIZE;
 use abi::errno::{EAGAIN, EINTR};
 use abi::signal::SIGKILL;
 use clas::{AccountId, Shortage};
-use config::{LEAST_MEMORY, MemoryProcess, MemoryReport, control};
+use config::control::ToStarter;
+use config::{LEAST_MEMORY, MemoryProcess, MemoryReport};
 use mm::{Bounds, Mm};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -593,7 +594,7 @@ impl Kernel {
         );
         self.log(c, Level::Error, &text);
         let m = [&kills.to_le_bytes(), text.as_bytes()].concat();
-        c.try_tell(control::OUT_OF_MEMORY, &m);
+        c.try_tell(ToStarter::OutOfMemory, &m);
     }
 }
 
