@@ -31,7 +31,7 @@ use abi::{PAGE_SIZE, Result};
 use peaks::Peak;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, btree_map};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 /// Accounts below the container's, one below the other.
@@ -150,6 +150,8 @@ pub(crate) struct Entry {
     files: u64,
     files_away: u64,
     own: u64,
+    /// The kernel's memory for objects, bytes: the container's account alone has it.
+    kernel: i64,
     /// The most that was here, and in the store, at a time.
     pub(crate) peak: Peak,
     stored_peak: Peak,
@@ -183,6 +185,7 @@ impl Entry {
             files: 0,
             files_away: 0,
             own: 0,
+            kernel: 0,
             peak: Peak::default(),
             stored_peak: Peak::default(),
             out: 0,
@@ -198,9 +201,14 @@ impl Entry {
         }
     }
 
-    /// Frames that are not swapped out.
+    /// Frames that are not swapped out, and the kernel's memory: what the limit counts.
     pub(crate) fn here(&self) -> u64 {
-        self.used - self.away
+        self.used - self.away + self.kernel_pages()
+    }
+
+    /// (What is counted in parts may be less than nothing for a while.)
+    pub(crate) fn kernel_pages(&self) -> u64 {
+        u64::try_from(self.kernel).map_or(0, |n| n.div_ceil(PAGE_SIZE))
     }
 
     /// The same of contents of files.
@@ -336,6 +344,12 @@ impl Accounts {
         } else {
             AccountId::ROOT
         }
+    }
+
+    /// The kernel's memory for a container's objects grows, or shrinks.
+    pub(crate) fn add_kernel_memory(&mut self, bytes: i64) {
+        self.root.kernel += bytes;
+        self.root.note_peaks();
     }
 
     /// New frames.
@@ -474,6 +488,8 @@ pub struct Payer {
     /// The container that the account is of.
     container: u32,
     account: AtomicU32,
+    /// What its threads have added to the kernel's memory, in bytes, less what they took from it.
+    kernel: AtomicI64,
 }
 
 impl Payer {
@@ -483,6 +499,7 @@ impl Payer {
         Payer {
             container: clas.number(),
             account: AtomicU32::new(AccountId::ROOT.0),
+            kernel: AtomicI64::new(0),
         }
     }
 
@@ -494,6 +511,13 @@ impl Payer {
     #[must_use]
     pub fn account(&self) -> AccountId {
         AccountId(self.account.load(Ordering::Relaxed))
+    }
+
+    /// Bytes of the kernel's memory that its threads have made and not given back. (What is made by
+    /// one process and ended by another is a guess.)
+    #[must_use]
+    pub fn kernel_memory(&self) -> u64 {
+        u64::try_from(self.kernel.load(Ordering::Relaxed)).unwrap_or(0)
     }
 }
 
@@ -719,6 +743,22 @@ impl Clas {
     #[must_use]
     pub fn swap_peak(&self) -> u64 {
         self.inner.lock().accounts.root().stored_peak.ever * PAGE_SIZE
+    }
+
+    /// The kernel's memory for this container's objects has grown by so many bytes, or shrunk. Who
+    /// makes more than the limit leaves takes a note of it ([`crate::take_over_limit`]): locks may be
+    /// held. Without any of this crate's.
+    pub fn add_kernel_memory(&self, bytes: i64) {
+        // (A thread that ends may have none any more.)
+        let _ = PAYER.try_with(|p| {
+            if let Some(p) = p.borrow().as_ref().filter(|p| p.container == self.number) {
+                p.kernel.fetch_add(bytes, Ordering::Relaxed);
+            }
+        });
+        if self.count_kernel_memory(bytes) {
+            crate::high::note_over_limit();
+            self.tell_maker();
+        }
     }
 
     /// Who pays for what the calling thread makes here.

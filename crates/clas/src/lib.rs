@@ -58,7 +58,7 @@ use std::sync::{Arc, OnceLock};
 pub use accounts::{Account, AccountId, AccountStats, Payer, PeakOf, pay_with};
 pub use copies::PlacementHint;
 pub use files::{Ahead, FilePick, Listed, Pageable};
-pub use high::{is_above_high, take_above_high};
+pub use high::{is_held_up, take_above_high, take_over_limit};
 pub use huge::LEN as HUGE;
 pub use map::{Map, Place};
 pub use pressure::{Part, Pressure, Stall, StallTime, Threshold, Trigger};

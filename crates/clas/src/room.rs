@@ -466,6 +466,36 @@ impl Clas {
         true
     }
 
+    /// Counts the kernel's memory; whether it has grown beyond the limit.
+    pub(crate) fn count_kernel_memory(&self, bytes: i64) -> bool {
+        let mut inner = self.inner.lock();
+        inner.accounts.add_kernel_memory(bytes);
+        if bytes < 0 {
+            if self.room.waiting.load(Ordering::Relaxed) > 0 {
+                self.wake();
+            }
+            return false;
+        }
+        let is_over = !self.room.can_be_enough(&inner, 0);
+        if is_over && let Some(root) = inner.accounts.get_mut(AccountId::ROOT) {
+            root.shrinks = true;
+            inner.accounts.asking.insert(AccountId::ROOT);
+        }
+        is_over
+    }
+
+    /// Whether the container has more than its limit.
+    #[must_use]
+    pub fn is_over_limit(&self) -> bool {
+        !self.room.can_be_enough(&self.inner.lock(), 0)
+    }
+
+    /// Bytes of the kernel's memory that count for the container.
+    #[must_use]
+    pub fn kernel_memory(&self) -> u64 {
+        self.inner.lock().accounts.root().kernel_pages() * PAGE_SIZE
+    }
+
     /// Frames of one owner are swapped out, and their pages gone; so many are in the store.
     pub(crate) fn room_came(&self, first: u64, pages: u64, stored: u64) {
         let mut inner = self.inner.lock();

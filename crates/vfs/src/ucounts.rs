@@ -15,9 +15,11 @@
 //! Invariants: a count is the sum of the [`Charge`]s that live here and below; a refused charge
 //! leaves no trace. The table of users is a leaf lock; counts need none. Memory is charged by most
 //! calls of all threads of a user, so its count is kept in parts, a thread's in one of them
-//! ([`Parts`]).
+//! ([`Parts`]). What comes to the total of a user of the initial namespace counts within its
+//! container's limit of memory as well ([`count_in`]).
 
 use crate::userns::UserNs;
+use clas::Clas;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
@@ -119,13 +121,16 @@ impl Parts {
         // A thread that ends may have none any more.
         &self.parts[OWN.try_with(|i| *i).unwrap_or(0)].0
     }
-    fn add(&self, n: i64) {
+    /// What came to the total by it.
+    fn add(&self, n: i64) -> i64 {
         let own = self.own();
         let now = own.fetch_add(n, Ordering::Relaxed) + n;
-        if now.abs() >= Self::BATCH {
-            self.total
-                .fetch_add(own.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+        if now.abs() < Self::BATCH {
+            return 0;
         }
+        let moved = own.swap(0, Ordering::Relaxed);
+        self.total.fetch_add(moved, Ordering::Relaxed);
+        moved
     }
     fn get(&self) -> i64 {
         let parts = self.parts.iter().map(|p| p.0.load(Ordering::Relaxed));
@@ -195,6 +200,16 @@ pub(crate) struct Users(Mutex<HashMap<(u32, u32), Weak<Ucounts>>>);
 /// Those of the initial namespace, which has no object of its own: a Sentry has one.
 static INITIAL: LazyLock<(Users, Limits)> = LazyLock::new(|| (Users::default(), Limits::initial()));
 
+/// Containers' memory, by their numbers.
+static GOVERNED: Mutex<Vec<(u32, Weak<Clas>)>> = Mutex::new(Vec::new());
+
+/// Counts the kernel's memory of this container's users within its limit from now on.
+pub fn count_in(clas: &Arc<Clas>) {
+    let mut all = GOVERNED.lock();
+    all.retain(|(_, c)| c.strong_count() > 0);
+    all.push((clas.number(), Arc::downgrade(clas)));
+}
+
 /// What one user of a namespace holds.
 #[derive(Debug)]
 pub struct Ucounts {
@@ -205,6 +220,8 @@ pub struct Ucounts {
     /// Of all kinds but [`Kind::Kmem`].
     counts: [AtomicI64; KINDS - 1],
     kmem: Parts,
+    /// Of a user of the initial namespace: what its memory counts in, once it was looked up.
+    container: OnceLock<Weak<Clas>>,
     /// How often a charge was refused.
     refused: AtomicU64,
     /// See [`Ucounts::make_room`].
@@ -248,6 +265,7 @@ impl UserNs {
             above,
             counts: Default::default(),
             kmem: Parts::default(),
+            container: OnceLock::new(),
             refused: AtomicU64::new(0),
             in_vain_until: Mutex::new(None),
         });
@@ -303,9 +321,22 @@ impl Ucounts {
         match self.counts.get(k as usize) {
             Some(count) => count.fetch_add(n, Ordering::Relaxed) + n > limit,
             None => {
-                self.kmem.add(n);
+                let moved = self.kmem.add(n);
+                if moved != 0 && self.above.is_none() {
+                    self.count_in_container(moved);
+                }
                 self.kmem.is_above(limit)
             }
+        }
+    }
+    fn count_in_container(&self, bytes: i64) {
+        let clas = self.container.get().cloned().or_else(|| {
+            let all = GOVERNED.lock();
+            let (_, clas) = all.iter().find(|c| c.0 == self.ns.container())?;
+            Some(self.container.get_or_init(|| clas.clone()).clone())
+        });
+        if let Some(clas) = clas.and_then(|c| c.upgrade()) {
+            clas.add_kernel_memory(bytes);
         }
     }
     /// How often this user was refused something.

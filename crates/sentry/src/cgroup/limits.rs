@@ -101,23 +101,24 @@ impl Cgroup {
             return text;
         }
         let p = &self.pids;
-        let used = || reader.group.container.clas.stats().resident;
+        let clas = &reader.group.container.clas;
+        let used = || clas.stats().resident + clas.kernel_memory();
         match name {
             "memory.current" => format!("{}\n", used()),
             "memory.swap.current" => {
-                format!("{}\n", reader.group.container.clas.swap_stats().used)
+                format!("{}\n", clas.swap_stats().used)
             }
             "memory.stat" => {
-                let swap = reader.group.container.clas.swap_stats();
+                let swap = clas.swap_stats();
                 let (came, went) = (swap.pages_in, swap.pages_out);
-                let files = (reader.group.container.clas).files_here(clas::AccountId::ROOT);
-                memory_stat(used(), files, came, went)
+                let files = clas.files_here(clas::AccountId::ROOT);
+                memory_stat(used(), clas.kernel_memory(), files, came, went)
             }
             "memory.events" | "memory.events.local" => self.happened.text(name),
-            "memory.pressure" => reader.group.container.clas.pressure().to_string(),
+            "memory.pressure" => clas.pressure().to_string(),
             "memory.swap.events" => "high 0\nmax 0\nfail 0\n".into(),
-            "memory.swap.peak" => format!("{}\n", reader.group.container.clas.swap_peak()),
-            "memory.peak" => format!("{}\n", reader.group.container.clas.stats().peak),
+            "memory.swap.peak" => format!("{}\n", clas.swap_peak()),
+            "memory.peak" => format!("{}\n", clas.stats().peak),
             "pids.current" => format!("{}\n", p.current.load(Ordering::Relaxed)),
             "pids.peak" => format!("{}\n", p.peak.load(Ordering::Relaxed)),
             "pids.events" => format!("max {}\n", p.events.load(Ordering::Relaxed)),
@@ -127,13 +128,13 @@ impl Cgroup {
     }
 }
 
-/// `memory.stat`: of memory that is here, so much is of files in memory, or shared. Nothing is
-/// dropped from the memory file, so none of it is a cache.
-pub(super) fn memory_stat(here: u64, files: u64, came: u64, went: u64) -> String {
-    let files = files.min(here);
-    let anon = here - files;
+/// `memory.stat`: of memory that is here, so much is the kernel's, and so much of files in memory, or
+/// shared. Nothing is dropped from the memory file, so none of it is a cache.
+pub(super) fn memory_stat(here: u64, kernel: u64, files: u64, came: u64, went: u64) -> String {
+    let kernel = kernel.min(here);
+    let files = files.min(here - kernel);
+    let anon = here - kernel - files;
     let zero = [
-        "kernel",
         "kernel_stack",
         "pagetables",
         "sec_pagetables",
@@ -149,7 +150,7 @@ pub(super) fn memory_stat(here: u64, files: u64, came: u64, went: u64) -> String
         "inactive_anon",
     ];
     let swap = format!("pgscan {went}\npgsteal {went}\npswpin {came}\npswpout {went}\n");
-    let first = format!("anon {anon}\nfile {files}\n");
+    let first = format!("anon {anon}\nfile {files}\nkernel {kernel}\n");
     let shared = format!("shmem {files}\nfile_mapped 0\n");
     let last = [
         "inactive_file",

@@ -272,7 +272,7 @@ impl Memory {
             "memory.oom.group" => format!("{}\n", u8::from(self.oom_group())),
             "memory.stat" => {
                 let here = self.touched(s.here);
-                super::limits::memory_stat(here, s.files, s.pages_in, s.pages_out)
+                super::limits::memory_stat(here, 0, s.files, s.pages_in, s.pages_out)
             }
             _ => String::new(),
         }

@@ -7,7 +7,7 @@ use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A container's shortages of memory.
 #[derive(Debug, Default)]
@@ -20,6 +20,8 @@ pub struct Shortage {
     pub(crate) bounds: Mutex<()>,
     /// Processes that were ended for lack of memory. Atomic.
     pub kills: AtomicU64,
+    /// A leaf.
+    pub(crate) caches: Mutex<Caches>,
     /// How it is chosen what goes. A leaf.
     chosen: Mutex<Chosen>,
     /// Another policy was chosen.
@@ -31,6 +33,34 @@ pub(crate) struct Worker {
     pub(crate) runs: bool,
     /// Somebody has asked since it looked last.
     pub(crate) is_asked: bool,
+}
+
+/// What the kernel remembers without need, and forgets for lack of memory.
+#[derive(Debug, Default)]
+pub(crate) struct Caches {
+    is_shrinking: bool,
+    /// When that began last.
+    last: Option<Instant>,
+}
+
+impl Caches {
+    /// Whether they are to be shrunk now. Not again and again: they are of use to others.
+    pub(crate) fn begin(&mut self) -> bool {
+        const PAUSE: Duration = Duration::from_secs(1);
+        let begins = !self.is_shrinking && self.last.is_none_or(|t| t.elapsed() > PAUSE);
+        if begins {
+            (self.is_shrinking, self.last) = (true, Some(Instant::now()));
+        }
+        begins
+    }
+
+    pub(crate) fn end(&mut self) {
+        self.is_shrinking = false;
+    }
+
+    pub(crate) fn is_shrinking(&self) -> bool {
+        self.is_shrinking
+    }
 }
 
 #[derive(Debug)]

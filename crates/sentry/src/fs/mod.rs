@@ -21,7 +21,8 @@ pub fn meminfo(k: &Kernel, c: &Container) -> (u64, u64) {
     let limit = c.ns.cgroup.memory_max().unwrap_or(u64::MAX);
     let frames = c.ns.cgroup.frames_max().unwrap_or(u64::MAX);
     let total = k.total_memory.min(frames).min(limit);
-    (total, total.saturating_sub(s.resident))
+    let used = s.resident + c.clas.kernel_memory();
+    (total, total.saturating_sub(used))
 }
 
 /// What was written to a file of the kernel's, which most of them take as a C string: up to its

@@ -20,6 +20,9 @@
 //!   has given up all that it could itself: none while one that is to die is still on its way out,
 //!   for [`PATIENCE`] at most.
 //! - A process that it ends gets no more memory, and waits for none: it can go.
+//! - The kernel's own memory for a container's objects counts within its limit. Who makes too much
+//!   of it may hold locks: it waits before its program goes on (`task::run`), and what it has made
+//!   counts where it is chosen who ends.
 
 use super::Kernel;
 use super::reclaim::thread;
@@ -201,6 +204,7 @@ impl Kernel {
     /// Has the container's limit of memory kept by its own processes.
     pub fn govern_memory(self: &Arc<Self>, c: &Arc<Container>) {
         self.watch_pressure(c);
+        vfs::ucounts::count_in(&c.clas);
         self.choose_replacement(c, c.ns.cgroup.replacement());
         let (kernel, container) = (Arc::downgrade(self), Arc::downgrade(c));
         c.clas.on_shortage(Box::new(move || {
@@ -319,10 +323,30 @@ impl Kernel {
         false
     }
 
+    /// Has what the kernel remembers without need forgotten, where its memory is a good part of what
+    /// the container has; whether that goes on. On a thread of its own: others hold locks that it
+    /// takes.
+    fn shrinks_caches(&self, c: &Arc<Container>, d: &Domain) -> bool {
+        if d.group.is_some() || c.clas.kernel_memory() < d.limit(c) / 16 {
+            return false;
+        }
+        if c.shortage.caches.lock().begin() {
+            let own = c.clone();
+            let shrink = move || {
+                vfs::dentry::shrink_all();
+                own.shortage.caches.lock().end();
+            };
+            if !thread("shrink", shrink) {
+                c.shortage.caches.lock().end();
+            }
+        }
+        c.shortage.caches.lock().is_shrinking()
+    }
+
     fn round(&self, c: &Arc<Container>, d: &Domain, going: &mut Going) {
         let (holders, beside): (Vec<_>, Vec<_>) =
             self.holders(c).into_iter().partition(|h| d.has(h));
-        let (mut freed, mut some_busy) = (0, false);
+        let (mut freed, mut some_busy) = (0, self.shrinks_caches(c, d));
         for h in &holders {
             match h.mm.trim() {
                 Some(n) => freed += n,
@@ -355,6 +379,8 @@ impl Kernel {
         let limit = d.limit_with_swap(c);
         let score = |h: &&Holder| {
             let bytes = h.mm.charged().saturating_sub(h.mm.bounds().reserve);
+            // (Linux does not count the kernel's, and ends whoever else is large for it.)
+            let bytes = bytes + h.group.payer.kernel_memory();
             badness(bytes, h.group.oom_score_adj(), limit)
         };
         let victim = holders
@@ -567,7 +593,8 @@ impl Kernel {
 
     /// Ends a process, and all that share its memory.
     fn end_for_memory(&self, c: &Arc<Container>, victim: &Holder, all: &[Holder], why: Why<'_>) {
-        let (id, size) = (victim.group.tgid, victim.mm.charged());
+        let id = victim.group.tgid;
+        let size = victim.mm.charged() + victim.group.payer.kernel_memory();
         let name = self.tasks.lock().task(id).map(|t| t.comm());
         let name = String::from_utf8_lossy(&name.unwrap_or_default()).into_owned();
         for h in all.iter().filter(|h| Arc::ptr_eq(&h.mm, &victim.mm)) {

@@ -226,7 +226,7 @@ pub fn run(mut cx: Context) {
                 }
             }
         }
-        if clas::is_above_high() {
+        if clas::is_held_up() {
             hold_up(&cx);
         }
     }
@@ -251,9 +251,34 @@ pub(super) fn run_kernel(mut cx: Context, body: impl FnOnce(&mut Context)) {
     parker.ends();
 }
 
-/// It has made memory above its group's `memory.high`: it sleeps for that, or until there is less.
+/// How often it is looked whether there is less memory by now.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// It has made memory that it is to sleep for.
 fn hold_up(cx: &Context) {
-    const LOOK: Duration = Duration::from_millis(5);
+    if clas::take_over_limit() {
+        await_limit(cx);
+    }
+    if clas::is_held_up() {
+        slow_down(cx);
+    }
+}
+
+/// It has made more of the kernel's memory than its container's limit leaves: until there is less.
+fn await_limit(cx: &Context) {
+    /// What is too much may be nobody's who can be ended.
+    const LONGEST: Duration = Duration::from_secs(5);
+    let clas = &cx.group.container.clas;
+    let until = Instant::now() + LONGEST;
+    let _stall = clas.stall();
+    while clas.is_over_limit() && Instant::now() < until && !cx.is_killed() {
+        let look = Some(Instant::now() + LOOK);
+        let _ = cx.block_as(Sleep::Killable, &[], look, || Err::<(), _>(EAGAIN));
+    }
+}
+
+/// It has made memory above its group's `memory.high`: it sleeps for that, or until there is less.
+fn slow_down(cx: &Context) {
     let clas = &cx.group.container.clas;
     let pages = clas::take_above_high();
     if !cx.group.cgroup().count_above_high() {

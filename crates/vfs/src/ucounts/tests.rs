@@ -164,3 +164,19 @@ fn only_who_passes_limits_goes_over_the_kernels_memory() {
             .is_ok()
     );
 }
+
+/// What users of a container hold counts within its limit, but not that of others.
+#[test]
+fn the_kernels_memory_counts_in_the_container() {
+    let clas = clas::Clas::new().unwrap();
+    count_in(&clas);
+    let user = UserNs::of_container(clas.number()).ucounts(7);
+    let other = UserNs::of_container(clas.number() + 1000).ucounts(7);
+    let charge = user.charge(Kind::Kmem, 10 << 20, u64::MAX).unwrap();
+    let _beside = other.charge(Kind::Kmem, 1 << 20, u64::MAX).unwrap();
+    assert_eq!(clas.kernel_memory(), 10 << 20);
+    assert_eq!(clas.here(), 10 << 20);
+    // A namespace's users count once.
+    drop(charge);
+    assert_eq!(clas.kernel_memory(), 0);
+}
