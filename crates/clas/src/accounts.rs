@@ -488,7 +488,8 @@ pub struct Payer {
     /// The container that the account is of.
     container: u32,
     account: AtomicU32,
-    /// What its threads have added to the kernel's memory, in bytes, less what they took from it.
+    /// What its threads have added to the kernel's memory, in bytes, less what they took from it:
+    /// never less than nothing, since that may have been others'.
     kernel: AtomicI64,
 }
 
@@ -513,8 +514,8 @@ impl Payer {
         AccountId(self.account.load(Ordering::Relaxed))
     }
 
-    /// Bytes of the kernel's memory that its threads have made and not given back. (What is made by
-    /// one process and ended by another is a guess.)
+    /// Bytes of the kernel's memory that its threads have made and not given back. What is made by
+    /// one process and ended by another makes it too much: never believe more than there is.
     #[must_use]
     pub fn kernel_memory(&self) -> u64 {
         u64::try_from(self.kernel.load(Ordering::Relaxed)).unwrap_or(0)
@@ -752,7 +753,8 @@ impl Clas {
         // (A thread that ends may have none any more.)
         let _ = PAYER.try_with(|p| {
             if let Some(p) = p.borrow().as_ref().filter(|p| p.container == self.number) {
-                p.kernel.fetch_add(bytes, Ordering::Relaxed);
+                let then = |n: i64| Some(n.saturating_add(bytes).max(0));
+                let _ = (p.kernel).fetch_update(Ordering::Relaxed, Ordering::Relaxed, then);
             }
         });
         if self.count_kernel_memory(bytes) {

@@ -154,7 +154,7 @@ impl Clas {
         let (mut sent, mut looked) = (0, 0);
         let mut used: Vec<PartOf> = Vec::new();
         while sent < pages && looked < pages * LOOK && left > 0 {
-            if (pick.is_over)() || !self.can_swap() || self.has_secrets() {
+            if (pick.is_over)() || !self.can_swap() {
                 break;
             }
             let Some((number, file, page)) = self.files.lock().at_hand() else {
@@ -168,8 +168,8 @@ impl Clas {
                 next = pass.next;
                 sent += pass.sent;
                 looked += pass.looked;
-                let mapped = pass.mapped.into_iter().filter(|r| release(&*file, r));
-                used.extend(mapped.map(|r| (file.clone(), r)));
+                release(&*file, &pass.mapped, pick.is_over);
+                used.extend(pass.mapped.into_iter().map(|r| (file.clone(), r)));
             }
             left -= usize::from(next.is_none());
             self.files.lock().hand = next.map_or((number + 1, 0), |p| (number, p));
@@ -192,9 +192,7 @@ impl Clas {
             {
                 let pass = self.pass(&*file, start..part.end, pages - sent, pick);
                 sent += pass.sent;
-                pass.mapped.iter().for_each(|r| {
-                    release(&*file, r);
-                });
+                release(&*file, &pass.mapped, pick.is_over);
                 at = pass.next;
             }
         }
@@ -215,20 +213,32 @@ impl Clas {
         file.each_run(part.start, &mut |first, at, n| {
             let mut i = part.start.saturating_sub(first);
             while i < n && first + i < part.end {
-                if p.sent >= most || p.looked >= most * LOOK {
+                if p.sent >= most || p.looked >= most * LOOK || (pick.is_over)() {
                     p.next = Some(first + i);
                     return false;
                 }
+                if self.has_secrets() {
+                    return false;
+                }
                 let n = (n - i).min(part.end - (first + i));
-                let n = n.min(CLUSTER).min(most - p.sent);
-                i += self.pass_cluster(&mut p, first + i, at.add(i * PAGE_SIZE), n, pick);
+                let at = at.add(i * PAGE_SIZE);
+                i += match self.first_here(at, n) {
+                    // (Most of a large file may be away.)
+                    None => n,
+                    Some(0) => {
+                        let n = n.min(CLUSTER).min(most - p.sent);
+                        self.pass_cluster(&mut p, first + i, at, n, pick)
+                    }
+                    Some(away) => away,
+                };
             }
             first + i < part.end
         });
         p
     }
 
-    /// The first of these pages of a file, which are in a row; how many it has dealt with.
+    /// The first of these pages of a file, which are in a row; how many it has dealt with. The first
+    /// is here.
     fn pass_cluster(
         &self,
         p: &mut Pass,
@@ -237,12 +247,7 @@ impl Clas {
         pages: u64,
         pick: &mut FilePick<'_>,
     ) -> u64 {
-        let Some(here) = self.next_here(at, pages) else {
-            return pages;
-        };
-        if here.start > 0 {
-            return here.start;
-        }
+        let here = self.next_here(at, pages).unwrap_or(0..pages);
         let (refs, n) = self.shared_prefix(at, here.end);
         p.looked += n;
         let payer = self.payer_within(at, pick.of);
@@ -260,11 +265,13 @@ impl Clas {
     }
 }
 
-/// Takes the mappings of a part of a file away; whether all are gone.
-fn release(file: &dyn Pageable, r: &Range<u64>) -> bool {
-    let len = (r.end - r.start) * PAGE_SIZE;
-    let of = |m: &MappingRegistry| m.release(r.start * PAGE_SIZE, len);
-    file.mappers().is_none_or(of)
+/// Takes the mappings of parts of a file away, as far as that can be now.
+fn release(file: &dyn Pageable, parts: &[Range<u64>], is_over: &dyn Fn() -> bool) {
+    let in_bytes = |r: &Range<u64>| (r.start * PAGE_SIZE, (r.end - r.start) * PAGE_SIZE);
+    let parts: Vec<(u64, u64)> = parts.iter().map(in_bytes).collect();
+    if let Some(m) = file.mappers().filter(|_| !parts.is_empty()) {
+        m.release(&parts, is_over);
+    }
 }
 
 #[cfg(test)]

@@ -743,6 +743,12 @@ pub trait Mappable: Send + Sync {
     }
     /// The opposite of [`Mappable::map_writable`].
     fn unmap_writable(&self) {}
+    /// What the file has there in memory is confidential from now on ([`Clas::mark_confidential`]),
+    /// brought in if it was swapped out. `ENOMEM` where there is no room. Called with the address
+    /// space's lock held.
+    fn mark_confidential(&self, _offset: u64, _len: u64) -> Result<()> {
+        Ok(())
+    }
     /// `madvise(MADV_REMOVE)`: frees the backing of a range; its bytes read as zeros. Called
     /// without the address space's lock.
     fn punch_hole(&self, _offset: u64, _len: u64) -> Result<()> {
@@ -768,12 +774,10 @@ pub trait MappingObserver: Send + Sync {
     fn truncated(&self, va: Va, len: u64) {
         self.invalidate(va, len);
     }
-    /// What is mapped at `[va, va + len)` is wanted elsewhere ([`files`]): forget it as for
-    /// [`MappingObserver::invalidate`], if that can be now and it need not stay; whether it was. It
+    /// What is mapped at these places (addresses and lengths) is wanted elsewhere ([`files`]): forget
+    /// it as for [`MappingObserver::invalidate`], as far as that can be now and it need not stay. It
     /// waits for nobody.
-    fn release(&self, _va: Va, _len: u64) -> bool {
-        false
-    }
+    fn release(&self, _places: &[(Va, u64)]) {}
 }
 
 #[cfg(test)]

@@ -131,13 +131,26 @@ impl MappingRegistry {
         }
     }
 
-    /// As [`MappingObserver::release`], of all that map a part of `[offset, offset + len)`.
-    pub(crate) fn release(&self, offset: u64, len: u64) -> bool {
-        let mut all = true;
-        for (observer, va, len) in self.found(offset, len) {
-            all &= observer.upgrade().is_none_or(|o| o.release(va, len));
+    /// As [`MappingObserver::release`], of all that map some of these parts (offsets and lengths),
+    /// each asked once, until it is over.
+    pub(crate) fn release(&self, parts: &[(u64, u64)], is_over: &dyn Fn() -> bool) {
+        type Asked = (Weak<dyn MappingObserver>, Vec<(Va, u64)>);
+        let mut asked: BTreeMap<usize, Asked> = BTreeMap::new();
+        for (offset, len) in parts {
+            for (observer, va, len) in self.found(*offset, *len) {
+                let key = address(&observer);
+                let entry = asked.entry(key).or_insert_with(|| (observer, Vec::new()));
+                entry.1.push((va, len));
+            }
         }
-        all
+        for (observer, places) in asked.into_values() {
+            if is_over() {
+                break;
+            }
+            if let Some(o) = observer.upgrade() {
+                o.release(&places);
+            }
+        }
     }
 
     /// The mappers of a part of `[offset, offset + len)`, and where.

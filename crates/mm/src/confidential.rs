@@ -8,7 +8,7 @@
 //!   ([`State::mark_new`]). That are private frames, and those of files in memory that it shares,
 //!   another container's, too. Files that the host keeps are the host's.
 //! - Such a VMA is not dumped, and what it has is not swapped out. What is swapped out already is
-//!   brought in first.
+//!   brought in first, also what of a file is mapped nowhere.
 //! - fork(2) and mremap(2) keep the flag; a copy of a marked frame is marked.
 //! - Where all of a process is confidential ([`Mm::set_confidential`]), new VMAs are, and the same
 //!   holds for its children and the programs that it becomes.
@@ -66,7 +66,17 @@ impl State {
             self.mark(&part, &pma.after(part.start - e.start), vma);
             at = part.end;
         }
-        Ok(())
+        // What a file has that nobody has mapped, and what of it is swapped out.
+        match self
+            .vmas
+            .get(r.start)
+            .map(|(e, v)| v.after(r.start - e.start))
+        {
+            Some(Vma { file: Some(f), .. }) if vma.is_shared() => {
+                f.file.mappable.mark_confidential(f.offset, r.end - r.start)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Marks what will serve `r` of this VMA, if that is confidential.

@@ -373,8 +373,8 @@ impl MappingObserver for Mm {
     fn truncated(&self, va: Va, len: u64) {
         self.with(|st| st.forget_behind_end(va.0..va.0.saturating_add(len)));
     }
-    fn release(&self, va: Va, len: u64) -> bool {
-        self.give_file(va.0..va.0.saturating_add(len))
+    fn release(&self, places: &[(Va, u64)]) {
+        self.give_files(places);
     }
 }
 

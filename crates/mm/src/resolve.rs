@@ -11,6 +11,7 @@ use abi::Va;
 use abi::errno::ENOMEM;
 use clas::{Access, Backing, PlacementHint};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// So much is mapped at once at most, of what is there already: the host takes the faults.
 pub(crate) const EAGER: u64 = 64 << 20;
@@ -125,6 +126,12 @@ impl State {
             }
             if self.waits_outside {
                 return Err(Bad::Room);
+            }
+            if let Some(theirs) = self.short_elsewhere.take() {
+                let room = theirs.await_room(PAGE, &self.waiter);
+                room.map_err(|_| Bad::Memory)?;
+                tries += 1;
+                continue;
             }
             let room = self.clas.await_room_holding(&self.waiter);
             match room.map_err(|_| Bad::Memory)? {
@@ -318,6 +325,8 @@ impl State {
                     }
                 }
                 Err(e) if start == page => {
+                    let theirs = file.memory().filter(|m| !Arc::ptr_eq(m, &self.clas));
+                    self.short_elsewhere = theirs.filter(|_| e == ENOMEM).cloned();
                     return Err(if e == ENOMEM { Bad::Memory } else { Bad::Bus });
                 }
                 Err(_) => {}

@@ -132,6 +132,15 @@ impl Mappable for SharedAnon {
             self.mappings.remove(o, va, offset, len);
         }
     }
+    fn mark_confidential(&self, offset: u64, len: u64) -> Result<()> {
+        let end = offset.saturating_add(len);
+        for (r, at) in self.frames.lock().range(offset..end) {
+            let (s, e) = (r.start.max(offset), r.end.min(end));
+            self.clas
+                .bring_and_mark(at.add(s - r.start), (e - s) / PAGE)?;
+        }
+        Ok(())
+    }
     fn punch_hole(&self, offset: u64, len: u64) -> Result<()> {
         let end = offset.saturating_add(len);
         for (r, at) in self.frames.lock().range(offset..end) {

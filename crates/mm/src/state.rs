@@ -56,6 +56,9 @@ pub(crate) struct State {
     ///
     /// [`Bad::Room`]: crate::types::Bad::Room
     pub(crate) waits_outside: bool,
+    /// The memory of another container's file that there was no room in, where one was: to be waited
+    /// for there.
+    pub(crate) short_elsewhere: Option<Arc<Clas>>,
     /// Where memory is sent out next, and brought in.
     pub(crate) swap: Hands,
     /// How long what was not used.
@@ -89,6 +92,7 @@ impl State {
             waiter: Arc::default(),
             bounds: Arc::default(),
             waits_outside: false,
+            short_elsewhere: None,
             swap: Hands::default(),
             ages: Ages::default(),
             old: Arc::default(),

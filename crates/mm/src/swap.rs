@@ -27,6 +27,7 @@ use crate::state::State;
 use crate::types::Bad;
 use crate::vma::VmaFlags;
 use crate::{Mm, PAGE};
+use abi::Va;
 use abi::errno::ENOMEM;
 use clas::{AccountId, Cla};
 use parking_lot::MutexGuard;
@@ -116,22 +117,23 @@ impl Mm {
         sent
     }
 
-    /// Forgets what files serve in `r`, where that need not stay; whether it has. It waits for
-    /// nobody: who waits for room with this locked gives it when asked ([`State::free_some`]).
-    pub(crate) fn give_file(&self, r: Range<u64>) -> bool {
+    /// Forgets what files serve at these places, where that need not stay. It waits for nobody: who
+    /// waits for room with this locked gives it when asked ([`State::free_some`]).
+    pub(crate) fn give_files(&self, places: &[(Va, u64)]) {
         let Some(mut st) = self.state.try_lock() else {
-            return false;
+            return;
         };
-        let is_reserved = st.bounds.get().reserve > 0 && !st.may_lose(r.end - r.start);
-        if st.stays(&r) || is_reserved {
-            return false;
+        for (va, len) in places {
+            let r = va.0..va.0.saturating_add(*len);
+            let is_reserved = st.bounds.get().reserve > 0 && !st.may_lose(r.end - r.start);
+            if !st.stays(&r) && !is_reserved {
+                st.forget_file(r);
+            }
         }
-        st.forget_file(r);
         st.host.flush();
         let freed = st.take_freed();
         drop(st);
         freed.decref(&self.clas);
-        true
     }
 
     /// Bytes of frames that its mappings have and that are not swapped out.
@@ -446,14 +448,14 @@ impl State {
         self.swap.of = of;
         let given = self.give(bytes);
         self.swap.of = AccountId::ROOT;
-        if given == 0 && self.trim() == 0 && self.give_files(bytes) == 0 {
+        if given == 0 && self.trim() == 0 && self.free_files(bytes) == 0 {
             self.waiter.give_up();
         }
     }
 
     /// Forgets frames of files, which others send out then: at least so many bytes, if it has them;
     /// how many.
-    fn give_files(&mut self, bytes: u64) -> u64 {
+    fn free_files(&mut self, bytes: u64) -> u64 {
         if !self.can_send() {
             return 0;
         }

@@ -35,7 +35,9 @@ impl Mm {
 
     /// Waits until there is room for a page; `ENOMEM` where that does not come.
     pub fn await_room(&self) -> Result<()> {
-        self.clas.await_room(PAGE, &self.waiter)
+        let elsewhere = self.state.lock().short_elsewhere.take();
+        let clas = elsewhere.as_ref().unwrap_or(&self.clas);
+        clas.await_room(PAGE, &self.waiter)
     }
 
     /// Its process dies for lack of memory: from now on it waits for none, and its frames are

@@ -341,6 +341,14 @@ impl Clas {
         self.swap.get().is_some_and(has_room)
     }
 
+    /// Whether so many bytes are within the limit and what the swap has left.
+    #[must_use]
+    pub fn could_hold(&self, bytes: u64) -> bool {
+        let swap = self.swap_stats();
+        let left = swap.limit.saturating_sub(swap.used);
+        self.can_swap() && bytes / PAGE_SIZE <= self.room.limit().saturating_add(left / PAGE_SIZE)
+    }
+
     /// Whether it has swap, if only a full one.
     #[must_use]
     pub fn has_swap(&self) -> bool {
@@ -373,6 +381,16 @@ impl Clas {
         let start = t.first(first, last, true)?;
         let end = t.first(start, last, false).unwrap_or(last);
         Some(start - first..end - first)
+    }
+
+    /// The first of `pages` frames that is here, counted from `at` on.
+    pub(crate) fn first_here(&self, at: Cla, pages: u64) -> Option<u64> {
+        let Some(swap) = self.swap.get() else {
+            return (pages > 0).then_some(0);
+        };
+        let t = swap.table.lock();
+        let first = t.first(at.page(), at.page() + pages, true)?;
+        Some(first - at.page())
     }
 
     /// How many frames somebody has asked to come, ever, that had more than one reference.
@@ -534,6 +552,19 @@ impl Clas {
             };
         }
         Ok(pages)
+    }
+
+    /// Brings all of `pages` frames in that are away, and marks them as confidential; conditions and
+    /// errors as for [`Clas::bring_first`].
+    pub fn bring_and_mark(&self, at: Cla, pages: u64) -> Result<()> {
+        let mut done = 0;
+        while done < pages {
+            let from = at.add(done * PAGE_SIZE);
+            let here = self.bring_first(from, pages - done, BATCH as u64)?;
+            self.mark_confidential(from, here);
+            done += here;
+        }
+        Ok(())
     }
 
     /// Copies the bytes from `at` on to `to`, of frames that are here or away; gives how many. The

@@ -135,6 +135,11 @@ impl Holder {
         }
     }
 
+    /// What it has of the kernel's memory, as far as that is known.
+    fn kernel_memory(&self, c: &Container) -> u64 {
+        (self.group.payer.kernel_memory()).min(c.clas.kernel_memory())
+    }
+
     fn is_dying(&self) -> bool {
         self.group.exit_status().is_some()
     }
@@ -380,7 +385,7 @@ impl Kernel {
         let score = |h: &&Holder| {
             let bytes = h.mm.charged().saturating_sub(h.mm.bounds().reserve);
             // (Linux does not count the kernel's, and ends whoever else is large for it.)
-            let bytes = bytes + h.group.payer.kernel_memory();
+            let bytes = bytes + h.kernel_memory(c);
             badness(bytes, h.group.oom_score_adj(), limit)
         };
         let victim = holders
@@ -594,7 +599,7 @@ impl Kernel {
     /// Ends a process, and all that share its memory.
     fn end_for_memory(&self, c: &Arc<Container>, victim: &Holder, all: &[Holder], why: Why<'_>) {
         let id = victim.group.tgid;
-        let size = victim.mm.charged() + victim.group.payer.kernel_memory();
+        let size = victim.mm.charged() + victim.kernel_memory(c);
         let name = self.tasks.lock().task(id).map(|t| t.comm());
         let name = String::from_utf8_lossy(&name.unwrap_or_default()).into_owned();
         for h in all.iter().filter(|h| Arc::ptr_eq(&h.mm, &victim.mm)) {

@@ -311,7 +311,9 @@ fn meminfo(k: &Kernel, c: &Container) -> String {
     let (t, f) = (total / 1024, free / 1024);
     let swap = c.clas.swap_stats();
     let used = t - f;
-    let shared = (c.clas.files_here(clas::AccountId::ROOT) / 1024).min(used);
+    let kernel = (c.clas.kernel_memory() / 1024).min(used);
+    let shared = (c.clas.files_here(clas::AccountId::ROOT) / 1024).min(used - kernel);
+    let active = used - kernel;
     let mut s = String::new();
     for (name, v) in [
         ("MemTotal", t),
@@ -320,9 +322,9 @@ fn meminfo(k: &Kernel, c: &Container) -> String {
         ("Buffers", 0),
         ("Cached", shared),
         ("SwapCached", 0),
-        ("Active", used),
+        ("Active", active),
         ("Inactive", 0),
-        ("Active(anon)", used),
+        ("Active(anon)", active),
         ("Inactive(anon)", 0),
         ("Active(file)", 0),
         ("Inactive(file)", 0),
@@ -332,13 +334,13 @@ fn meminfo(k: &Kernel, c: &Container) -> String {
         ("SwapFree", swap.limit.saturating_sub(swap.used) / 1024),
         ("Dirty", 0),
         ("Writeback", 0),
-        ("AnonPages", used - shared),
+        ("AnonPages", active - shared),
         ("Mapped", 0),
         ("Shmem", shared),
         ("KReclaimable", 0),
-        ("Slab", 0),
+        ("Slab", kernel),
         ("SReclaimable", 0),
-        ("SUnreclaim", 0),
+        ("SUnreclaim", kernel),
         ("KernelStack", 0),
         ("PageTables", 0),
         ("CommitLimit", t),

@@ -123,6 +123,10 @@ impl Mappable for LayerMappable {
     fn remove_mapping(&self, o: &Weak<dyn MappingObserver>, va: Va, offset: u64, len: u64) {
         self.inode.mappings.remove(o, va, offset, len);
     }
+    fn mark_confidential(&self, offset: u64, len: u64) -> Result<()> {
+        let data = self.inode.data();
+        data.map_or(Ok(()), |n| n.mark_confidential(offset, len))
+    }
     fn punch_hole(&self, offset: u64, len: u64) -> Result<()> {
         self.inode.data().ok_or(EACCES)?.punch_hole(offset, len)?;
         self.inode.mappings.invalidate(offset, len);

@@ -54,7 +54,7 @@ pub struct LayerInode {
     pub(super) state: RwLock<State>,
     /// Held by a copy-up.
     copy_lock: Mutex<()>,
-    pub(super) mappings: MappingRegistry,
+    pub(super) mappings: Arc<MappingRegistry>,
     pub(super) mappable: Mutex<Weak<LayerMappable>>,
     ext: InodeExt,
 }
@@ -72,6 +72,8 @@ impl LayerInode {
         upper: Option<Arc<Node>>,
     ) -> Arc<LayerInode> {
         let data_below = upper.is_none() && kind == FileType::Regular;
+        let mappings = Arc::new(MappingRegistry::new());
+        upper.iter().for_each(|n| n.set_mappers(&mappings));
         Arc::new_cyclic(|me| LayerInode {
             me: me.clone(),
             fs: fs.clone(),
@@ -85,7 +87,7 @@ impl LayerInode {
                 ..State::default()
             }),
             copy_lock: Mutex::new(()),
-            mappings: MappingRegistry::new(),
+            mappings,
             mappable: Mutex::default(),
             ext: InodeExt::default(),
         })
@@ -152,6 +154,7 @@ impl LayerInode {
         node.set_nlink(s.nlink);
         node.set_times(s.atime, s.mtime, s.ctime);
         let me = self.me.upgrade().ok_or(ENOENT)?;
+        node.set_mappers(&self.mappings);
         self.state.write().upper = Some(node.clone());
         self.fs.pin(&me);
         Ok(node)

@@ -2,7 +2,7 @@
 //! ([`clas::Pageable`]), but not while the lock is held that says which they are.
 
 use super::Tmpfs;
-use abi::errno::{EFAULT, ENXIO};
+use abi::errno::{EFAULT, ENOMEM, ENXIO};
 use abi::{PAGE_SIZE, Result, Va};
 use clas::{Ahead, Cla};
 use hostcall::MemSlice;
@@ -328,15 +328,19 @@ impl Content {
         Ok(p.remove(&self.fs, first, last))
     }
 
-    /// Gives a range frames; all of it, or an error.
+    /// Gives a range frames; all of it, or an error. Where swap could make room for all of it, what
+    /// was made before `ENOMEM` stays: the caller tries again when there is some.
     pub fn allocate(&self, Range { start, end }: Range<u64>, size: Size) -> Result<()> {
         let mut p = self.pages.write();
         let holes = p.holes(page_of(start), page_end(end));
-        let missing = holes.iter().map(|(s, e)| e - s).sum();
+        let missing: u64 = holes.iter().map(|(s, e)| e - s).sum();
         self.fs.take_pages(missing)?;
         self.fs.give_pages(missing);
         for &(s, e) in &holes {
             if let Err(err) = p.fill(&self.fs, s, e).1 {
+                if err == ENOMEM && self.fs.clas.could_hold(missing * PAGE_SIZE) {
+                    return Err(err);
+                }
                 // Nobody has seen them: the lock was held.
                 for (s, e) in holes {
                     let new = p.remove(&self.fs, s, e);
@@ -393,6 +397,23 @@ impl Content {
         }
         let (cla, n) = p.find(page).ok_or(EFAULT)?;
         self.taken(page, cla, n.min(wanted))
+    }
+
+    /// As [`clas::Mappable::mark_confidential`].
+    pub fn mark_confidential(&self, offset: u64, len: u64) -> Result<()> {
+        let p = self.pages.read();
+        let (mut page, end) = (page_of(offset), page_end(offset.saturating_add(len)));
+        while page < end {
+            match p.find(page) {
+                Some((cla, n)) => {
+                    let n = n.min(end - page);
+                    self.fs.clas.bring_and_mark(cla, n)?;
+                    page += n;
+                }
+                None => page = p.next_run(page),
+            }
+        }
+        Ok(())
     }
 
     /// SEEK_DATA: the first byte at or after `offset` that has a frame.

@@ -135,6 +135,8 @@ pub(super) struct Reg {
     pub writable_maps: AtomicI64,
     /// Where it can be swapped out.
     listed: OnceLock<Listed>,
+    /// Who maps it as the contents of another file system's.
+    mapped_as: OnceLock<Arc<MappingRegistry>>,
 }
 
 pub(super) enum Body {
@@ -225,6 +227,7 @@ impl Node {
                 seals: AtomicU32::new(abi::linux::F_SEAL_SEAL),
                 writable_maps: AtomicI64::new(0),
                 listed: OnceLock::new(),
+                mapped_as: OnceLock::new(),
             }),
             FileType::Directory => Body::Dir(Mutex::default()),
             FileType::Symlink => Body::Symlink(target),
@@ -274,6 +277,12 @@ impl Node {
     ) -> Result<Arc<Node>> {
         fs.take_inode()?;
         Node::new(fs, kind, rdev, new, target.into(), payer)
+    }
+    /// Says who maps a detached inode, once for all: who keeps its name maps it for others.
+    pub fn set_mappers(&self, mappers: &Arc<MappingRegistry>) {
+        if let Some(r) = self.reg() {
+            let _ = r.mapped_as.set(mappers.clone());
+        }
     }
     /// Sets what the name-keeper of a detached inode knows.
     pub fn set_nlink(&self, nlink: u32) {
@@ -785,6 +794,10 @@ impl Mappable for Node {
             r.mappings.remove(o, va, offset, len);
         }
     }
+    fn mark_confidential(&self, offset: u64, len: u64) -> Result<()> {
+        let content = self.reg().map(|r| &r.content);
+        content.map_or(Ok(()), |c| c.mark_confidential(offset, len))
+    }
     fn punch_hole(&self, offset: u64, len: u64) -> Result<()> {
         let r = self
             .reg()
@@ -820,7 +833,7 @@ impl Pageable for Node {
         content.is_none_or(|c| c.each_run(page, tell))
     }
     fn mappers(&self) -> Option<&MappingRegistry> {
-        self.reg().map(|r| &r.mappings)
+        (self.reg()).map(|r| r.mapped_as.get().map_or(&r.mappings, |m| &**m))
     }
     fn take_use(&self) -> bool {
         self.reg().is_some_and(|r| r.content.take_use())
