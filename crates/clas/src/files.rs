@@ -44,8 +44,8 @@ const LOOK: u64 = 8;
 pub trait Pageable: Send + Sync {
     /// Tells its runs of frames, in order, from this page of the file on or from the one that it is
     /// in: the run's first page and frame, and its length. As long as `tell` says so, under the
-    /// lock that everybody needs who takes frames from the file. False where that is not free.
-    fn each_run(&self, page: u64, tell: &mut dyn FnMut(u64, Cla, u64) -> bool) -> bool;
+    /// lock that everybody needs who takes frames from the file; none where that is not free.
+    fn each_run(&self, page: u64, tell: &mut dyn FnMut(u64, Cla, u64) -> bool);
     /// Who maps it, if anybody can.
     fn mappers(&self) -> Option<&MappingRegistry>;
     /// Whether it was read or written since this was asked the last time.

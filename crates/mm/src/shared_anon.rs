@@ -48,15 +48,14 @@ impl SharedAnon {
 }
 
 impl Pageable for SharedAnon {
-    fn each_run(&self, page: u64, tell: &mut dyn FnMut(u64, Cla, u64) -> bool) -> bool {
+    fn each_run(&self, page: u64, tell: &mut dyn FnMut(u64, Cla, u64) -> bool) {
         /// Who holds the lock makes frames.
         const PATIENCE: Duration = Duration::from_millis(1);
         let Some(frames) = self.frames.try_lock_for(PATIENCE) else {
-            return false;
+            return;
         };
         let run = |(r, at): (Range<u64>, &Cla)| tell(r.start / PAGE, *at, (r.end - r.start) / PAGE);
         frames.range(page * PAGE..u64::MAX).all(run);
-        true
     }
     fn mappers(&self) -> Option<&MappingRegistry> {
         Some(&self.mappings)

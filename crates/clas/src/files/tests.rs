@@ -45,14 +45,12 @@ impl OneRun {
 }
 
 impl Pageable for OneRun {
-    fn each_run(&self, page: u64, tell: &mut dyn FnMut(u64, Cla, u64) -> bool) -> bool {
-        let Some(run) = self.run.try_lock() else {
-            return false;
-        };
-        if page < run.1 {
+    fn each_run(&self, page: u64, tell: &mut dyn FnMut(u64, Cla, u64) -> bool) {
+        if let Some(run) = self.run.try_lock()
+            && page < run.1
+        {
             tell(0, run.0, run.1);
         }
-        true
     }
     fn mappers(&self) -> Option<&MappingRegistry> {
         Some(&self.mappers)

@@ -395,7 +395,7 @@ impl<'a> Protections<'a> {
 }
 
 /// The part of `n` that `of` is of `whole`; nothing of nothing.
-fn part(n: u64, of: u64, whole: u64) -> u64 {
+pub(crate) fn part(n: u64, of: u64, whole: u64) -> u64 {
     let part = (u128::from(n) * u128::from(of)).checked_div(whole.into());
     u64::try_from(part.unwrap_or(0)).unwrap_or(u64::MAX)
 }

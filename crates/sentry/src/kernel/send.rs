@@ -12,7 +12,7 @@
 use super::Kernel;
 use super::memory::{Domain, ENOUGH, Holder};
 use crate::cgroup::Cgroup;
-use crate::cgroup::memory::{Event, Protection, Protections};
+use crate::cgroup::memory::{Event, Protection, Protections, part};
 use crate::container::Container;
 use crate::container::replacement::{Need, Part, Policy, Share};
 use abi::PAGE_SIZE;
@@ -188,9 +188,7 @@ impl Sender<'_> {
     /// Of what is needed, what files in memory are to give.
     fn part_of_files(&self, c: &Container, need: Need) -> u64 {
         let files = c.clas.files_here(self.account);
-        let part = u128::from(need.bytes) * u128::from(files);
-        let part = part.checked_div(need.here.into()).unwrap_or(0) as u64;
-        part.min(need.bytes) & !(PAGE_SIZE - 1)
+        part(need.bytes, files, need.here).min(need.bytes) & !(PAGE_SIZE - 1)
     }
 
     /// Has files in memory send out so many bytes; how many went.

@@ -201,17 +201,16 @@ impl Content {
     }
 
     /// As [`clas::Pageable::each_run`].
-    pub fn each_run(&self, page: u64, tell: &mut dyn FnMut(u64, Cla, u64) -> bool) -> bool {
+    pub fn each_run(&self, page: u64, tell: &mut dyn FnMut(u64, Cla, u64) -> bool) {
         /// Who holds the lock copies, or makes frames.
         const PATIENCE: Duration = Duration::from_millis(1);
         let Some(p) = self.pages.try_write_for(PATIENCE) else {
-            return false;
+            return;
         };
         let from = p.runs.range(..=page).next_back().map_or(page, |r| *r.0);
         let behind = |r: &(&u64, &(Cla, u64))| r.0 + r.1.1 > page;
         let mut runs = p.runs.range(from..).filter(behind);
         runs.all(|(&first, &(cla, n))| tell(first, cla, n));
-        true
     }
 
     pub fn size(&self) -> u64 {

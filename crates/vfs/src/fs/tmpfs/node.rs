@@ -828,9 +828,10 @@ impl Mappable for Node {
 }
 
 impl Pageable for Node {
-    fn each_run(&self, page: u64, tell: &mut dyn FnMut(u64, Cla, u64) -> bool) -> bool {
-        let content = self.reg().map(|r| &r.content);
-        content.is_none_or(|c| c.each_run(page, tell))
+    fn each_run(&self, page: u64, tell: &mut dyn FnMut(u64, Cla, u64) -> bool) {
+        if let Some(r) = self.reg() {
+            r.content.each_run(page, tell);
+        }
     }
     fn mappers(&self) -> Option<&MappingRegistry> {
         (self.reg()).map(|r| r.mapped_as.get().map_or(&r.mappings, |m| &**m))
