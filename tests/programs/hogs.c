@@ -574,12 +574,79 @@ static int host_watches(void) {
     nftw("/usr", watch_one, 20, FTW_PHYS);
     return watch_error;
 }
+// Many who send to all that they may, among many that have ended.
+static void *sends(void *p) {
+    while (now() < deadline) kill(-1, (long)p);
+    for (;;) pause();
+}
+static int everybody(void) {
+    pthread_attr_t a;
+    pthread_attr_init(&a);
+    pthread_attr_setstacksize(&a, 65536);
+    for (int i = 0; i < 8000; i++) {
+        pid_t p = fork();
+        if (p < 0) break;
+        if (p == 0) _exit(0);
+    }
+    deadline = now() + 4 * hog_time;
+    for (long i = 0; i < 400; i++) {
+        pthread_t t;
+        // 0 asks only; a process that ignores SIGWINCH takes no notice.
+        if (pthread_create(&t, &a, sends, (void *)(i % 2 ? 0L : (long)SIGWINCH))) break;
+    }
+    while (more()) usleep(1000);
+    return 0;
+}
+// Timers that tell nobody, as fast as can be.
+static int silent_timers(void) {
+    struct sigevent none = {.sigev_notify = SIGEV_NONE};
+    struct itimerspec fast = {{0, 1}, {0, 1}};
+    do {
+        timer_t t;
+        if (timer_create(CLOCK_MONOTONIC, &none, &t)) {
+            if (fork() == 0) continue;
+            sleep(2);
+            return EAGAIN;
+        }
+        timer_settime(t, 0, &fast, 0);
+    } while (more());
+    return 0;
+}
+// Who wait for many words at once, all the same one, and begin again.
+struct waitv { uint64_t value, address; uint32_t flags, reserved; };
+static uint32_t word;
+static void *waits(void *p) {
+    struct waitv v[128];
+    for (int i = 0; i < 128; i++) v[i] = (struct waitv){0, (uintptr_t)&word, 0x82, 0};
+    while (now() < deadline) {
+        struct timespec t;
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        t.tv_nsec += 20000000;
+        if (t.tv_nsec >= 1000000000) t.tv_sec++, t.tv_nsec -= 1000000000;
+        syscall(449, v, 128, 0, &t, CLOCK_MONOTONIC);
+    }
+    for (;;) pause();
+    return p;
+}
+static int crowds(void) {
+    pthread_attr_t a;
+    pthread_attr_init(&a);
+    pthread_attr_setstacksize(&a, 65536);
+    deadline = now() + 4 * hog_time;
+    for (int i = 0; i < 800; i++) {
+        pthread_t t;
+        if (pthread_create(&t, &a, waits, 0)) break;
+    }
+    while (more()) usleep(1000);
+    return 0;
+}
 #define H(f) {#f, f}
 static const struct { const char *name; int (*run)(void); } hogs[] = {H(tasks), H(threads), H(zombies), H(in_flight),
     H(namespaces), H(semaphores), H(undo), H(messages), H(segments), H(pipes), H(sockets), H(datagrams), H(tcp), H(udp),
     H(netlink), H(symlinks), H(files), H(links), H(xattrs), H(nests), H(epolls), H(inotifies), H(watches), H(file_locks),
     H(timers), H(signals), H(areas), H(forks), H(texts), H(listings),
     H(backlogs), H(terminals), H(tables), H(filters), H(memfds), H(mounts), H(mounts_cut), H(mounts_kept),
+    H(everybody), H(silent_timers), H(crowds),
     H(host_files), H(host_chain), H(host_watches)};
 static int needs_volume(int (*run)(void)) { return run == host_files || run == host_chain || run == host_watches; }
 

@@ -121,5 +121,44 @@ static void everybody(void)
 	T(contained(SIGTERM, 1));
 }
 
-static const struct check all[] = { CHECK(group), CHECK(everybody) };
+/* To all that one may not signal: no error, and nobody ends. */
+static int in_vain(int sig)
+{
+	int status, got = 5;
+	pid_t outer = fork();
+	if (outer == 0) {
+		if (unshare(CLONE_NEWPID))
+			_exit(2);
+		pid_t init = fork();
+		if (init == 0) {
+			pid_t other = fork();
+			if (other == 0)
+				for (;;)
+					pause();
+			pid_t p = fork();
+			if (p == 0) {
+				if (setuid(54321))
+					_exit(3);
+				int r = kill(-1, sig);
+				_exit(r == 0 ? 10 : 20 + errno % 100);
+			}
+			while (waitpid(p, &status, 0) != p)
+				;
+			got = WIFEXITED(status) ? WEXITSTATUS(status) : 4;
+			_exit(waitpid(other, &status, WNOHANG) == 0 ? got : 6);
+		}
+		waitpid(init, &status, 0);
+		_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 7);
+	}
+	waitpid(outer, &status, 0);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 8;
+}
+
+static void not_allowed(void)
+{
+	T(in_vain(0));
+	T(in_vain(SIGTERM));
+}
+
+static const struct check all[] = { CHECK(group), CHECK(everybody), CHECK(not_allowed) };
 MAIN(all)

@@ -52,6 +52,7 @@ use parking_lot::Mutex;
 use refs::{Freed, RefCounts, Runs};
 use smallvec::SmallVec;
 use std::cell::Cell;
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -127,6 +128,7 @@ pub struct Clas {
     looks: Mutex<()>,
     /// Where frames go that there is no room for; set at the start, if at all.
     swap: OnceLock<swap::Swap>,
+    swap_refuses: OnceLock<NonZeroU32>,
     files: Mutex<files::Files>,
     /// What is taken of [`MAPPINGS`].
     mappings: AtomicU64,
@@ -255,6 +257,7 @@ impl Clas {
             watch: pressure::Watch::default(),
             looks: Mutex::new(()),
             swap: OnceLock::new(),
+            swap_refuses: OnceLock::new(),
             files: Mutex::default(),
             mappings: AtomicU64::new(0),
             secrets: scrub::Secrets::default(),
@@ -765,16 +768,16 @@ pub enum Access {
 
 /// An address space that maps a file.
 pub trait MappingObserver: Send + Sync {
-    /// The file's bytes `[offset, offset + len)`, mapped at `va`, went away or changed their
-    /// backing: forget what was looked up for them. Takes the address space's lock: never call it
+    /// What of a file is mapped at these places (addresses and lengths) went away or changed its
+    /// backing: forget what was looked up for it. Takes the address space's lock: never call it
     /// with a lock held that [`Mappable::backing`] takes.
-    fn invalidate(&self, va: Va, len: u64);
-    /// The file was cut short before what is mapped at `[va, va + len)`: private copies of what was
+    fn invalidate(&self, places: &[(Va, u64)]);
+    /// The file was cut short before what is mapped at these places: private copies of what was
     /// there go too.
-    fn truncated(&self, va: Va, len: u64) {
-        self.invalidate(va, len);
+    fn truncated(&self, places: &[(Va, u64)]) {
+        self.invalidate(places);
     }
-    /// What is mapped at these places (addresses and lengths) is wanted elsewhere ([`files`]): forget
+    /// What is mapped at these places is wanted elsewhere ([`files`]): forget
     /// it as for [`MappingObserver::invalidate`], as far as that can be now and it need not stay. It
     /// waits for nobody.
     fn release(&self, _places: &[(Va, u64)]) {}

@@ -4,6 +4,7 @@ use crate::MappingObserver;
 use abi::Va;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::Weak;
 
 /// The mappings of one file. `add`, `remove` and `invalidate` cost O(log n) and what they find.
@@ -115,25 +116,38 @@ impl MappingRegistry {
     /// Tells the mappers of a part of `[offset, offset + len)`. Call it after the file has changed,
     /// and without any lock that [`Mappable::backing`](crate::Mappable::backing) takes.
     pub fn invalidate(&self, offset: u64, len: u64) {
-        for (observer, va, len) in self.found(offset, len) {
-            if let Some(o) = observer.upgrade() {
-                o.invalidate(va, len);
-            }
-        }
+        self.ask(&[(offset, len)], |o, places| {
+            o.invalidate(places);
+            ControlFlow::Continue(())
+        });
     }
 
     /// As [`MappingRegistry::invalidate`], where the file ends before `offset` now.
     pub fn truncated(&self, offset: u64) {
-        for (observer, va, len) in self.found(offset, u64::MAX - offset) {
-            if let Some(o) = observer.upgrade() {
-                o.truncated(va, len);
-            }
-        }
+        self.ask(&[(offset, u64::MAX - offset)], |o, places| {
+            o.truncated(places);
+            ControlFlow::Continue(())
+        });
     }
 
     /// As [`MappingObserver::release`], of all that map some of these parts (offsets and lengths),
-    /// each asked once, until it is over.
+    /// until it is over.
     pub(crate) fn release(&self, parts: &[(u64, u64)], is_over: &dyn Fn() -> bool) {
+        self.ask(parts, |o, places| {
+            if is_over() {
+                return ControlFlow::Break(());
+            }
+            o.release(places);
+            ControlFlow::Continue(())
+        });
+    }
+
+    /// Asks all that map some of these parts, each once, however many mappings it has.
+    fn ask(
+        &self,
+        parts: &[(u64, u64)],
+        mut f: impl FnMut(&dyn MappingObserver, &[(Va, u64)]) -> ControlFlow<()>,
+    ) {
         type Asked = (Weak<dyn MappingObserver>, Vec<(Va, u64)>);
         let mut asked: BTreeMap<usize, Asked> = BTreeMap::new();
         for (offset, len) in parts {
@@ -144,11 +158,10 @@ impl MappingRegistry {
             }
         }
         for (observer, places) in asked.into_values() {
-            if is_over() {
+            if let Some(o) = observer.upgrade()
+                && f(&*o, &places).is_break()
+            {
                 break;
-            }
-            if let Some(o) = observer.upgrade() {
-                o.release(&places);
             }
         }
     }

@@ -211,8 +211,10 @@ fn neighbours_meet() {
 
 struct Seen(Mutex<Vec<(u64, u64)>>);
 impl MappingObserver for Seen {
-    fn invalidate(&self, va: Va, len: u64) {
-        self.0.lock().push((va.0, len));
+    fn invalidate(&self, places: &[(Va, u64)]) {
+        self.0
+            .lock()
+            .extend(places.iter().map(|(va, len)| (va.0, *len)));
     }
 }
 

@@ -53,10 +53,16 @@
 //!
 //! # Lock order
 //!
-//! Below the VFS's locks, of which that of attributes is in [`locks`]: `GoferInode::write_lock` →
-//! (an address space's lock) → `GoferFs::inodes` → `listing` → leaves (`cached`, `fds`, `order`,
-//! the ring of descriptors). The client is called with none of them held, but with that of
-//! attributes: of the one file that is being changed.
+//! Below the VFS's locks, of which that of attributes is in [`locks`]:
+//!
+//! - `GoferInode::write_lock` → the address spaces' locks: the writer's, whose memory is read, and
+//!   those of all that have the file mapped, where it is cut short;
+//! - an address space's lock → what `backing` takes: `cached`, `fds`, one after the other;
+//! - `GoferFs::inodes` → `devs`; `listing` → `cached`; `known` → `fds`;
+//! - leaves: `acl`, `cached`, `fds`, `mappable`, `order`, the ring of descriptors.
+//!
+//! The client is called with none of them held, but with that of attributes and `write_lock`, of
+//! the one file that is being changed, and with the address space's whose page is asked for.
 #![forbid(unsafe_code)]
 
 mod inode;

@@ -84,6 +84,8 @@ pub struct Expiry {
 pub enum Rearm {
     /// Go on at once (periods shorter than 50 us are served in batches).
     Now,
+    /// Go on, but not before so many nanoseconds have passed: nobody was told.
+    After(i64),
     /// Stand still until [`Timer::rearm`].
     Later,
 }
@@ -123,7 +125,7 @@ impl Base for HostClock {
 type Callback = Box<dyn Fn(Expiry) -> Rearm + Send + Sync>;
 
 /// The shortest sleep between two expiries of one periodic timer that goes on by itself.
-const MIN_PERIOD: i64 = 50_000;
+pub const MIN_PERIOD: i64 = 50_000;
 /// How long the thread sleeps at most while CLOCK_REALTIME timers are armed: that clock can be set.
 const REALTIME_RECHECK: Duration = Duration::from_secs(5);
 
@@ -167,9 +169,9 @@ struct State {
     /// On the clock; `None` when disarmed or expired for good.
     expiry: Option<i64>,
     interval: i64,
-    /// Whether it is in the service's map. A periodic timer that expired and waits for `rearm` is
-    /// not.
-    queued: bool,
+    /// For when it is in the base's books, at `expiry` or later; `None` where it is not, as a
+    /// periodic timer that expired and waits for `rearm`.
+    armed: Option<i64>,
     generation: u64,
 }
 
@@ -296,14 +298,15 @@ impl Armed {
     pub fn expire(self: &Arc<Armed>, expiry: i64) {
         let what = {
             let mut s = self.state.lock();
-            if !s.queued || s.expiry != Some(expiry) {
+            if s.armed != Some(expiry) {
                 return; // Set again meanwhile.
             }
-            s.queued = false;
+            s.armed = None;
             let mut count = 1;
             if s.interval > 0 {
                 // Already now: who is told may call `rearm` before the callback has returned.
-                let (n, next) = periods(expiry, s.interval, self.base.now());
+                let due = s.expiry.unwrap_or(expiry);
+                let (n, next) = periods(due, s.interval, self.base.now());
                 count = n;
                 s.expiry = Some(next);
             } else {
@@ -316,16 +319,21 @@ impl Armed {
         };
         let rearm = (self.callback)(what);
         let mut s = self.state.lock();
-        if s.generation != what.generation || s.queued || s.interval == 0 {
+        if s.generation != what.generation || s.armed.is_some() || s.interval == 0 {
             return;
         }
-        if let (Rearm::Now, Some(mut next)) = (rearm, s.expiry) {
-            if s.interval < MIN_PERIOD {
-                next = next.max(self.base.now().saturating_add(MIN_PERIOD));
-            }
-            s.expiry = Some(next);
-            s.queued = true;
-            self.base.arm(self, next);
+        let least = match rearm {
+            Rearm::Now => MIN_PERIOD,
+            Rearm::After(n) => n.max(MIN_PERIOD),
+            Rearm::Later => return,
+        };
+        if let Some(next) = s.expiry {
+            let at = match s.interval < least {
+                true => next.max(self.base.now().saturating_add(least)),
+                false => next,
+            };
+            s.armed = Some(at);
+            self.base.arm(self, at);
         }
     }
 }
@@ -366,13 +374,10 @@ impl Timer {
         let mut s = t.state.lock();
         let now = t.base.now();
         let old = Self::remaining(&s, now);
-        if s.queued
-            && let Some(e) = s.expiry
-        {
-            t.base.disarm(t, e);
+        if let Some(at) = s.armed.take() {
+            t.base.disarm(t, at);
         }
         s.generation += 1;
-        s.queued = false;
         s.interval = new.interval.max(0);
         s.expiry = None;
         if new.value > 0 {
@@ -381,7 +386,7 @@ impl Timer {
                 From::Now => now.saturating_add(new.value),
             };
             s.expiry = Some(e);
-            s.queued = true;
+            s.armed = Some(e);
             t.base.arm(t, e);
         } else {
             s.interval = 0;
@@ -421,7 +426,7 @@ impl Timer {
     pub fn rearm(&self) -> u64 {
         let t = &self.inner;
         let mut s = t.state.lock();
-        let (false, Some(e)) = (s.queued, s.expiry) else {
+        let (None, Some(e)) = (s.armed, s.expiry) else {
             return 0;
         };
         if s.interval == 0 {
@@ -434,7 +439,7 @@ impl Timer {
             (0, e)
         };
         s.expiry = Some(next);
-        s.queued = true;
+        s.armed = Some(next);
         t.base.arm(t, next);
         missed
     }
@@ -522,6 +527,33 @@ mod tests {
             From::Now,
         );
         wait_for(|| hits.load(Ordering::SeqCst) > before + 1000 && near.get().value == 0);
+    }
+
+    /// Nobody was told: it comes no more often than it may, and keeps its phase.
+    #[test]
+    fn who_tells_nobody_comes_seldom() {
+        let svc = TimerService::new();
+        let (calls, periods) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let (c, p) = (calls.clone(), periods.clone());
+        let t = Timer::new(&svc, Clock::Monotonic, move |e| {
+            c.fetch_add(1, Ordering::SeqCst);
+            p.fetch_add(e.count, Ordering::SeqCst);
+            Rearm::After(20 * MS)
+        });
+        let begin = Instant::now();
+        t.set(
+            Setting {
+                value: 1,
+                interval: MS,
+            },
+            From::Now,
+        );
+        wait_for(|| {
+            assert!(t.get().value <= MS);
+            periods.load(Ordering::SeqCst) >= 100
+        });
+        let most = begin.elapsed().as_millis() as u64 / 20 + 1;
+        assert!(calls.load(Ordering::SeqCst) <= most);
     }
 
     #[test]

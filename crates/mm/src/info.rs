@@ -10,6 +10,7 @@ use clas::{Backing, Cla};
 use platform::{Prot, USER_MAX};
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// One line of `/proc/PID/maps`.
 #[derive(Clone)]
@@ -96,6 +97,21 @@ pub struct VmaUsage {
     pub swapped: u64,
 }
 
+/// What others found when they looked at all of it, and until when that is told again.
+#[derive(Clone, Copy)]
+pub(crate) struct Seen {
+    usage: VmaUsage,
+    until: Instant,
+}
+
+/// So many times as long as a look took nobody from outside looks again.
+const REST: u32 = 9;
+/// How much of [`State::usage`] is looked at under one lock: pages, and mappings.
+const PAGES_AT_ONCE: u64 = 4096;
+const MAPPINGS_AT_ONCE: usize = 256;
+/// How often that is done at most: 256 GB.
+const LOOKS: u32 = 1 << 14;
+
 /// The sizes in `/proc/PID/status`, in bytes.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Usage {
@@ -173,10 +189,19 @@ impl Mm {
         st.vmas.first_from(va.0).map(|(r, v)| st.describe(r, v))
     }
 
-    /// What serves `[start, end)`; asks the host, page by page.
+    /// What serves `[start, end)`; asks the host, page by page. The lock is let go again and again:
+    /// whoever looks at much holds nobody up for long.
     #[must_use]
     pub fn vma_usage(&self, start: u64, end: u64) -> VmaUsage {
-        self.with(|st| st.usage(start..end))
+        let (mut u, mut at) = (VmaUsage::default(), start);
+        // (Who moves his memory on before the look does not keep it going.)
+        for _ in 0..LOOKS {
+            if at >= end {
+                break;
+            }
+            at = self.with(|st| st.usage(at..end, &mut u));
+        }
+        u
     }
 
     /// What `/proc/PID/pagemap` says of the pages from `start` on: bit 63 for one that is there,
@@ -216,12 +241,35 @@ impl Mm {
     /// All sizes; asks the host what is in memory.
     #[must_use]
     pub fn usage(&self) -> Usage {
-        let mut u = self.sizes();
-        let r = self.vma_usage(0, USER_MAX);
-        u.rss = r.rss;
-        u.rss_anon = r.anonymous;
-        u.rss_shmem = r.of_memory_files;
-        u
+        self.usage_with(self.vma_usage(0, USER_MAX))
+    }
+
+    /// The same for another process: what was found a moment ago may be told again, so that those
+    /// who look have the lock for a tenth of the time at most, all together.
+    #[must_use]
+    pub fn usage_from_outside(&self) -> Usage {
+        let mut seen = self.seen.lock();
+        let begin = Instant::now();
+        let r = match *seen {
+            Some(s) if begin < s.until => s.usage,
+            _ => self.vma_usage(0, USER_MAX),
+        };
+        let end = Instant::now();
+        if seen.is_none_or(|s| begin >= s.until) {
+            let until = end + (end - begin) * REST;
+            *seen = Some(Seen { usage: r, until });
+        }
+        drop(seen);
+        self.usage_with(r)
+    }
+
+    fn usage_with(&self, r: VmaUsage) -> Usage {
+        Usage {
+            rss: r.rss,
+            rss_anon: r.anonymous,
+            rss_shmem: r.of_memory_files,
+            ..self.sizes()
+        }
     }
 
     /// A limit of mappings for this address space, in place of `vm.max_map_count`.
@@ -329,38 +377,46 @@ impl State {
         f
     }
 
-    fn usage(&self, r: Range<u64>) -> VmaUsage {
-        const PIECE: u64 = 4096 * PAGE;
-        let mut u = VmaUsage::default();
-        let mut present = [0u8; (PIECE / PAGE) as usize];
-        for (e, p) in self.pmas.range(r.clone()) {
-            let (mut s, end) = (e.start.max(r.start), e.end.min(r.end));
-            while s < end {
-                let len = (end - s).min(PIECE);
-                let backing = p.after(s - e.start).backing;
-                let bytes = match backing {
-                    Backing::Host { .. } => len,
-                    Backing::Frames(at) => {
-                        let part = &mut present[..(len / PAGE) as usize];
-                        self.clas.residency(at, part);
-                        part.iter().filter(|b| **b & 1 != 0).count() as u64 * PAGE
-                    }
-                };
-                u.rss += bytes;
-                if !p.is_here() {
-                    u.swapped += len - bytes;
+    /// Adds what serves a first part of `r` to `u`; where that ends.
+    fn usage(&self, r: Range<u64>, u: &mut VmaUsage) -> u64 {
+        let mut present = [0u8; PAGES_AT_ONCE as usize];
+        let mut left = PAGES_AT_ONCE;
+        for (seen, (e, p)) in self.pmas.range(r.clone()).enumerate() {
+            let (s, end) = (e.start.max(r.start), e.end.min(r.end));
+            if left == 0 || seen == MAPPINGS_AT_ONCE {
+                return s;
+            }
+            let backing = p.after(s - e.start).backing;
+            let pages = match backing {
+                Backing::Host { .. } => (end - s) / PAGE,
+                Backing::Frames(_) => left.min((end - s) / PAGE),
+            };
+            let len = pages * PAGE;
+            let bytes = match backing {
+                Backing::Host { .. } => len,
+                Backing::Frames(at) => {
+                    left -= pages;
+                    let part = &mut present[..pages as usize];
+                    self.clas.residency(at, part);
+                    part.iter().filter(|b| **b & 1 != 0).count() as u64 * PAGE
                 }
-                if !p.is_file() {
-                    u.anonymous += bytes;
-                    if !p.writable() {
-                        u.shared += bytes;
-                    }
-                } else if matches!(backing, Backing::Frames(_)) {
-                    u.of_memory_files += bytes;
+            };
+            u.rss += bytes;
+            if !p.is_here() {
+                u.swapped += len - bytes;
+            }
+            if !p.is_file() {
+                u.anonymous += bytes;
+                if !p.writable() {
+                    u.shared += bytes;
                 }
-                s += len;
+            } else if matches!(backing, Backing::Frames(_)) {
+                u.of_memory_files += bytes;
+            }
+            if s + len < end {
+                return s + len;
             }
         }
-        u
+        r.end
     }
 }

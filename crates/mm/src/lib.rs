@@ -192,6 +192,8 @@ pub struct Mm {
     bounds: Arc<Bounded>,
     /// See [`State`]. Atomics.
     old: Arc<Old>,
+    /// Taken before `state`.
+    seen: Mutex<Option<info::Seen>>,
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -217,6 +219,7 @@ impl Mm {
                 pins: RwLock::new(()),
                 privacy: Privacy::default(),
                 barriers: Barriers::default(),
+                seen: Mutex::new(None),
             }
         })
     }
@@ -367,11 +370,19 @@ impl Mm {
 }
 
 impl MappingObserver for Mm {
-    fn invalidate(&self, va: Va, len: u64) {
-        self.with(|st| st.forget_file(va.0..va.0.saturating_add(len)));
+    fn invalidate(&self, places: &[(Va, u64)]) {
+        self.with(|st| {
+            for (va, len) in places {
+                st.forget_file(va.0..va.0.saturating_add(*len));
+            }
+        });
     }
-    fn truncated(&self, va: Va, len: u64) {
-        self.with(|st| st.forget_behind_end(va.0..va.0.saturating_add(len)));
+    fn truncated(&self, places: &[(Va, u64)]) {
+        self.with(|st| {
+            for (va, len) in places {
+                st.forget_behind_end(va.0..va.0.saturating_add(*len));
+            }
+        });
     }
     fn release(&self, places: &[(Va, u64)]) {
         self.give_files(places);

@@ -18,6 +18,7 @@ use abi::Result;
 use hostcall::RawFd;
 use lanes::{RemoteLanes, SpaceLanes, ThreadLanes};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// The lowest address that an application may map (`vm.mmap_min_addr` is at most this).
@@ -298,7 +299,7 @@ pub trait AppThread: Send {
     /// Interrupts this thread from another.
     fn interrupter(&self) -> Arc<dyn Interrupter>;
 
-    /// Tells the CPU time that this thread has used in application code.
+    /// The CPU time that this thread uses.
     fn cpu_clock(&self) -> CpuClock;
 
     /// Its fast paths; `None` where it has none.
@@ -307,9 +308,25 @@ pub trait AppThread: Send {
     }
 }
 
-/// A thread's CPU time in application code, nanoseconds; 0 when it has ended. May be asked from any
-/// thread.
-pub type CpuClock = Arc<dyn Fn() -> u64 + Send + Sync>;
+/// A thread's CPU time, in nanoseconds. May be asked from any thread.
+#[derive(Clone)]
+pub struct CpuClock {
+    /// In application code; 0 when the thread has ended.
+    pub application: Arc<dyn Fn() -> u64 + Send + Sync>,
+    /// What the thread that runs it spun away while application code ran. It looked for the next
+    /// call, which nobody asked for: a thread cannot use two CPUs.
+    pub spun: Arc<AtomicU64>,
+}
+
+impl CpuClock {
+    /// Of a thread for which nobody spins.
+    pub fn new(application: impl Fn() -> u64 + Send + Sync + 'static) -> CpuClock {
+        CpuClock {
+            application: Arc::new(application),
+            spun: Arc::default(),
+        }
+    }
+}
 
 /// Stops application code from another thread.
 pub trait Interrupter: Send + Sync {

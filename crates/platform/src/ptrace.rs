@@ -369,7 +369,7 @@ impl AppThread for Thread {
 
     fn cpu_clock(&self) -> crate::CpuClock {
         let raw = self.raw.as_ref().expect("until drop");
-        self.process.thread_clock(raw)
+        crate::CpuClock::new(self.process.thread_clock(raw))
     }
 }
 

@@ -456,21 +456,30 @@ fn threads_serve_again() {
         t.fp_state(&mut fp);
         u32::from_le_bytes(fp[160..164].try_into().unwrap())
     };
-    let host_threads = || {
+    let process = || {
         let mut all = std::fs::read_dir("/proc").unwrap().flatten();
         let has = |p: &std::path::Path| {
             let maps = std::fs::read_to_string(p.join("maps")).unwrap_or_default();
             maps.contains("r-xs 00000000") && maps.contains("memfd:serve-again")
         };
-        let process = all.find(|e| has(&e.path())).expect("it lives");
-        std::fs::read_dir(process.path().join("task"))
-            .unwrap()
-            .count()
+        all.find(|e| has(&e.path())).expect("it lives").path()
+    };
+    let host_threads = || std::fs::read_dir(process().join("task")).unwrap().count();
+    // Bytes of what all processes share that this one has mapped.
+    let mapped = || {
+        let maps = std::fs::read_to_string(process().join("maps")).unwrap();
+        let control = maps.lines().filter(|l| l.contains("memfd:cloister-control"));
+        let len = |l: &str| {
+            let (start, end) = l.split_whitespace().next()?.split_once('-')?;
+            let hex = |s| u64::from_str_radix(s, 16).ok();
+            Some(hex(end)? - hex(start)?)
+        };
+        control.filter_map(len).sum::<u64>()
     };
     work(300_000_000);
     let mut t = thread();
     assert!(matches!(t.run(), Event::Syscall { nr: GETPID, .. }));
-    let clock = t.cpu_clock();
+    let clock = t.cpu_clock().application;
     let burnt = clock();
     assert!(burnt > 10_000_000, "{burnt}");
     assert_eq!(t.fetch_regs(), Event::Interrupted);
@@ -480,7 +489,7 @@ fn threads_serve_again() {
     work(0);
     for i in 0..20 {
         let mut t = thread();
-        let own = t.cpu_clock();
+        let own = t.cpu_clock().application;
         assert!(matches!(t.run(), Event::Syscall { nr: GETPID, .. }));
         assert!(own() < burnt / 2, "{} of {burnt}", own());
         if i % 2 == 0 {
@@ -490,8 +499,17 @@ fn threads_serve_again() {
     }
     assert_eq!(host_threads(), before);
     // More at once than may be idle: the others end.
-    let many: Vec<_> = (0..12).map(|_| thread()).collect();
-    drop(many);
+    let few: Vec<_> = (0..12).map(|_| thread()).collect();
+    drop(few);
     assert!(host_threads() <= before + 3);
+    // Nor does it keep what they had of what all have.
+    let kept = mapped();
+    let many: Vec<_> = (0..40).map(|_| thread()).collect();
+    assert!(mapped() > kept);
+    drop(many);
+    assert!(mapped() <= kept, "{} of {kept}", mapped());
+    let again: Vec<_> = (0..20).map(|_| thread()).collect();
+    drop(again);
+    assert!(mapped() <= kept, "{} of {kept}", mapped());
     drop(first);
 }

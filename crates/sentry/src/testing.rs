@@ -95,7 +95,7 @@ impl AppThread for FakeThread {
         self.interrupts.clone()
     }
     fn cpu_clock(&self) -> CpuClock {
-        Arc::new(|| 0)
+        CpuClock::new(|| 0)
     }
 }
 

@@ -226,6 +226,7 @@ pub struct Ucounts {
     refused: AtomicU64,
     /// See [`Ucounts::make_room`].
     in_vain_until: Mutex<Option<Instant>>,
+    turn: Mutex<()>,
 }
 
 impl Drop for Ucounts {
@@ -268,6 +269,7 @@ impl UserNs {
             container: OnceLock::new(),
             refused: AtomicU64::new(0),
             in_vain_until: Mutex::new(None),
+            turn: Mutex::new(()),
         });
         let mut users = self.users().0.lock();
         if let Some(u) = find(&users) {
@@ -300,6 +302,12 @@ impl Ucounts {
     #[must_use]
     pub fn uid(&self) -> u32 {
         self.uid
+    }
+    /// Taken, of the [outermost](Ucounts::outermost), for what holds everybody up as long as it
+    /// takes and may be asked for by many: one user does one of these at a time. Before any other
+    /// lock.
+    pub fn turn(&self) -> &Mutex<()> {
+        &self.turn
     }
     /// How much this user holds, and the users of namespaces that it owns.
     #[must_use]

@@ -7,7 +7,7 @@
 //! ## Invariants
 //!
 //! - What is put is done: by its thread at the boundary, or [elsewhere](Later::elsewhere), as a
-//!   rule by a service thread ([`by_service`]).
+//!   rule by a service thread ([`by_service`], [`by_long_service`]).
 //! - Nothing waits for a sleeper: who goes to sleep gives away what it has, and what comes
 //!   meanwhile ([`Away`]).
 
@@ -25,16 +25,31 @@ pub trait Later: Send + Sync {
 }
 
 /// A thread that does what no other does: there from the first on.
-static SERVICE: Mutex<Option<Sender<Arc<dyn Later>>>> = Mutex::new(None);
+type Service = Mutex<Option<Sender<Arc<dyn Later>>>>;
 
-/// Has a thread do it that holds no lock; false where the host gives no thread for that. The caller
-/// may hold any lock.
+/// Of what is short: who waits for it is told.
+static SHORT: Service = Mutex::new(None);
+/// Of what may take as long as an application has made it: its files' and rings' ends.
+static LONG: Service = Mutex::new(None);
+
+/// Has a thread do it that holds no lock; false where the host gives no thread for that. It must
+/// not take long: what all applications are told goes by that thread. The caller may hold any lock.
 #[must_use]
 pub fn by_service(l: Arc<dyn Later>) -> bool {
+    give(&SHORT, "later", l)
+}
+
+/// The same for what may take long.
+#[must_use]
+pub fn by_long_service(l: Arc<dyn Later>) -> bool {
+    give(&LONG, "later-long", l)
+}
+
+fn give(to: &Service, name: &str, l: Arc<dyn Later>) -> bool {
     let service = {
-        let mut s = SERVICE.lock();
+        let mut s = to.lock();
         if s.is_none() {
-            *s = start();
+            *s = start(name);
         }
         s.clone()
     };
@@ -42,11 +57,11 @@ pub fn by_service(l: Arc<dyn Later>) -> bool {
     service.is_some_and(|s| s.send(l).is_ok())
 }
 
-fn start() -> Option<Sender<Arc<dyn Later>>> {
+fn start(name: &str) -> Option<Sender<Arc<dyn Later>>> {
     const STACK: usize = 256 << 10;
     let (sender, todo) = channel::<Arc<dyn Later>>();
     let made = std::thread::Builder::new()
-        .name("later".into())
+        .name(name.into())
         .stack_size(STACK)
         .spawn(move || todo.iter().for_each(|l| l.run()));
     made.ok().map(|_| sender)
@@ -101,7 +116,7 @@ impl<T: Send + 'static> Later for Dropped<T> {
     }
     fn elsewhere(self: Arc<Self>) {
         // (Else it goes here.)
-        let _ = by_service(self);
+        let _ = by_long_service(self);
     }
 }
 

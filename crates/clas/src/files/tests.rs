@@ -137,7 +137,7 @@ struct Maps {
 }
 
 impl MappingObserver for Maps {
-    fn invalidate(&self, _: Va, _: u64) {}
+    fn invalidate(&self, _: &[(Va, u64)]) {}
     fn release(&self, _: &[(Va, u64)]) {
         let is_busy = self.is_busy.load(Ordering::Relaxed);
         if !is_busy && let Some(at) = self.frame.lock().take() {

@@ -22,6 +22,7 @@
 
 mod file;
 mod pool;
+mod refusing;
 
 use crate::{Cla, Clas};
 use abi::errno::{EINTR, EIO, ENOMEM};
@@ -32,7 +33,7 @@ use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// A page, as an array has it.
 const PAGE: usize = PAGE_SIZE as usize;
@@ -318,16 +319,31 @@ pub(crate) struct FreedFrames {
 impl Clas {
     /// Gives it `bytes` of swap, in memory, compressed; once for all.
     pub fn swap_in_memory(&self, bytes: u64) -> Result<()> {
-        let swap = Swap::new(Box::new(pool::Pool::new()?), bytes);
-        let _ = self.swap.set(swap);
+        self.swap_in(Box::new(pool::Pool::new()?), bytes);
         Ok(())
     }
 
     /// Gives it `bytes` of swap, encrypted, in an empty file of the host's that nobody else has;
     /// once for all.
     pub fn swap_in_file(&self, file: HostFd, bytes: u64) {
-        let swap = Swap::new(Box::new(file::SwapFile::new(file)), bytes);
-        let _ = self.swap.set(swap);
+        self.swap_in(Box::new(file::SwapFile::new(file)), bytes);
+    }
+
+    fn swap_in(&self, mut store: Box<dyn Store>, bytes: u64) {
+        if let Some(every) = self.swap_refuses.get() {
+            store = Box::new(refusing::Refusing {
+                store,
+                every: every.get(),
+                asked: AtomicU32::new(0),
+            });
+        }
+        let _ = self.swap.set(Swap::new(store, bytes));
+    }
+
+    /// For tests, before there is swap: its store takes every so many pages none, as one that is
+    /// full or broken.
+    pub fn refuse_swap(&self, every: NonZeroU32) {
+        let _ = self.swap_refuses.set(every);
     }
 
     /// Whether frames can be sent out.

@@ -560,7 +560,7 @@ fn frames_of_another_clas_are_held() {
     let moved = a.mm.mremap(at, P, 2 * P, MREMAP_MAYMOVE, Va(0)).unwrap();
     let (frame, pages) = f.frames.lock().take().unwrap();
     other.decref(frame, pages);
-    a.mm.invalidate(at, P);
+    a.mm.invalidate(&[(at, P)]);
     if moved != at {
         assert_eq!(other.stats().allocated, P);
     }

@@ -5,7 +5,8 @@
 
 use super::words::mailbox::{self, AfterAnswer};
 use abi::nr;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use stub::lane;
 use wait::spin::table::{FIRST_LIMIT, LATE_ANSWER_COSTS, LOOK_ASIDE, MAILBOX};
@@ -35,6 +36,8 @@ pub struct MailboxSpin {
     budget: SpinBudget,
     /// When the last answer was given; `None` where that says nothing of the next call.
     answered: Option<Instant>,
+    /// See [`crate::CpuClock::spun`]; written by this thread alone.
+    pub spun: Arc<AtomicU64>,
     /// It is among the spinners.
     pub spins: bool,
     /// It has just begun to: the other side is being woken on another CPU.
@@ -46,6 +49,7 @@ impl Default for MailboxSpin {
         MailboxSpin {
             budget: SpinBudget::new(&MAILBOX),
             answered: None,
+            spun: Arc::default(),
             spins: false,
             first: false,
         }
@@ -120,6 +124,7 @@ impl MailboxSpin {
             due && elsewhere()
         };
         let (end, t) = all.spin(limit, done, aside);
+        self.count(t.min(limit));
         if end == End::Found && state.load(Ordering::Acquire) & lane::ASKED != 0 {
             self.budget.found(all, t);
             // The call may take long: others may spin meanwhile.
@@ -133,6 +138,13 @@ impl MailboxSpin {
         self.answered = Instant::now().checked_sub(t);
         // Asked in the last moment: it is answered as any other.
         mailbox::give_up(state)
+    }
+
+    /// What is above the limit the thread did not run for.
+    fn count(&self, spun: Duration) {
+        let so_far = self.spun.load(Ordering::Relaxed);
+        let now = so_far + spun.as_nanos() as u64;
+        self.spun.store(now, Ordering::Relaxed);
     }
 
     /// The answer came so late that the other looks for it no more.

@@ -321,7 +321,10 @@ impl AppThread for Thread {
 
     fn cpu_clock(&self) -> crate::CpuClock {
         let raw = self.raw.as_ref().expect("until drop");
-        self.process.thread_clock(raw)
+        crate::CpuClock {
+            application: Arc::new(self.process.thread_clock(raw)),
+            spun: self.spin.spun.clone(),
+        }
     }
 
     fn lanes(&mut self) -> Option<&mut dyn ThreadLanes> {

@@ -119,8 +119,11 @@ const DROP_LIMIT: Duration = Duration::from_secs(2);
 struct Areas {
     /// Numbers of thread areas that are mapped and free; 0 is the service thread's.
     free: Vec<u32>,
-    /// What is mapped at each number from 1 on, until the process ends or is renewed.
-    units: Vec<Unit>,
+    /// What is mapped at each number from 1 on, until the process ends or is renewed, or the unit
+    /// is given back: all processes have them from one file.
+    units: Vec<Option<Unit>>,
+    /// Numbers with nothing mapped.
+    vacant: Vec<u32>,
     /// What else is mapped as long: trampolines.
     others: Vec<Unit>,
 }
@@ -201,8 +204,8 @@ impl Drop for Process {
         // gone.
         let factory = self.factory.clone();
         let areas = std::mem::take(&mut self.spawner.get_mut().areas);
-        let mut units = areas.units;
-        units.extend(areas.others);
+        let mut units = areas.others;
+        units.extend(areas.units.into_iter().flatten());
         units.extend([self.command, self.area0]);
         let slots = std::mem::replace(self.read_slots.get_mut(), SlotArea::None);
         if let SlotArea::Area(a) | SlotArea::Failed(Some(a)) = &slots {
@@ -293,11 +296,12 @@ impl Process {
             let mut s = self.spawner.lock();
             let more = s.areas.units.split_off(areas.min(1) as usize);
             let sites = std::mem::take(&mut s.areas.others);
-            for u in more.into_iter().chain(sites) {
+            for u in more.into_iter().flatten().chain(sites) {
                 self.factory.give_unit(u);
             }
             s.areas.free.retain(|no| *no == 1);
-            for u in s.areas.units.iter().chain([&self.area0]) {
+            s.areas.vacant.clear();
+            for u in s.areas.units.iter().flatten().chain([&self.area0]) {
                 self.factory.clear_unit(*u);
             }
             s.seq = s.seq.wrapping_add(distance());

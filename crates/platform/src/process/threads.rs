@@ -4,7 +4,7 @@ use super::factory::{Drive, Unit, kick_spawner};
 use super::listener::{Claim, Listener};
 use super::patience::{LOOK, Patience};
 use super::{
-    Areas, Process, RENEW_LIMIT, START_LIMIT, has_ended, read_i32, readable_within, word,
+    AREAS_KEPT, Process, RENEW_LIMIT, START_LIMIT, has_ended, read_i32, readable_within, word,
     write_words,
 };
 use crate::frame::{Frame, u64_at};
@@ -353,17 +353,20 @@ impl Process {
     /// An area that is mapped and that no thread uses.
     pub(super) fn take_area(&self) -> Result<(u32, Unit)> {
         let (no, unit) = {
-            let mut s = self.spawner.lock();
-            let Areas { free, units, .. } = &mut s.areas;
-            if let Some(no) = free.pop() {
-                return Ok((no, units[no as usize - 1]));
+            let areas = &mut self.spawner.lock().areas;
+            let free = areas.free.pop();
+            if let Some(found) = free.and_then(|no| Some((no, areas.units[no as usize - 1]?))) {
+                return Ok(found);
             }
-            let no = units.len() as u32 + 1;
+            let no = (areas.vacant.last().copied()).unwrap_or(areas.units.len() as u32 + 1);
             if AREAS + u64::from(no + 1) * AREA_LEN > stub::HIGH {
                 return Err(EAGAIN);
             }
             let unit = self.factory.take_unit()?;
-            units.push(unit);
+            match areas.vacant.pop() {
+                Some(no) => areas.units[no as usize - 1] = Some(unit),
+                None => areas.units.push(Some(unit)),
+            }
             (no, unit)
         };
         let flags = libc::MAP_SHARED | libc::MAP_FIXED;
@@ -378,23 +381,46 @@ impl Process {
         ]]);
         match mapped {
             Ok(()) => Ok((no, unit)),
+            // It may be mapped, by a thread that is ending: then it stays this process's.
+            Err(ESRCH) => Err(ESRCH),
             Err(e) => {
-                let mut s = self.spawner.lock();
-                // Others may have come after it: then its number stays unused.
-                if s.areas.units.len() == no as usize {
-                    s.areas.units.pop();
-                    drop(s);
-                    self.factory.give_unit(unit);
-                }
+                self.vacate(no);
                 Err(e)
             }
         }
     }
 
-    /// Takes back the area of a thread that has ended.
-    pub fn give_area(&self, area_no: u32) {
+    /// Takes back the area of a thread that has ended. Some stay for the next to come.
+    pub fn give_area(&self, no: u32) {
         self.threads.fetch_sub(1, Ordering::Relaxed);
-        self.spawner.lock().areas.free.push(area_no);
+        {
+            let areas = &mut self.spawner.lock().areas;
+            // (The first stays where the process is renewed.)
+            if no == 1 || areas.free.len() < AREAS_KEPT {
+                areas.free.push(no);
+                return;
+            }
+        }
+        let at = AREAS + u64::from(no) * AREA_LEN;
+        // Where that fails the process has ended, or nobody can tell: then it stays as it is.
+        if self
+            .batch(&[[nr::MUNMAP.into(), at, AREA_LEN, 0, 0, 0, 0]])
+            .is_ok()
+        {
+            self.vacate(no);
+        }
+    }
+
+    /// Nothing is mapped at this number.
+    fn vacate(&self, no: u32) {
+        let unit = {
+            let areas = &mut self.spawner.lock().areas;
+            areas.vacant.push(no);
+            areas.units[no as usize - 1].take()
+        };
+        if let Some(u) = unit {
+            self.factory.give_unit(u);
+        }
     }
 
     /// The Sentry's view of a thread's area, and its address in the stub.
@@ -439,12 +465,15 @@ impl Process {
     }
 
     /// See [`crate::AppThread::cpu_clock`].
-    pub fn thread_clock(self: &Arc<Self>, raw: &RawThread) -> crate::CpuClock {
+    pub fn thread_clock(
+        self: &Arc<Self>,
+        raw: &RawThread,
+    ) -> impl Fn() -> u64 + Send + Sync + use<> {
         let process = Arc::downgrade(self);
         let (tid, area_no, unit) = (raw.tid, raw.area_no, raw.unit);
-        Arc::new(move || {
+        move || {
             let p = process.upgrade();
             p.map_or(0, |p| p.thread_cpu_nanos(tid, area_no, unit))
-        })
+        }
     }
 }

@@ -55,6 +55,9 @@ pub(super) fn send_process(
     }
 }
 
+/// Who waits for its user's turn looks so often whether it is to end.
+const LOOK_UP: Duration = Duration::from_millis(10);
+
 /// As [`send_process`], to all that `members` finds.
 pub(super) fn send_many(
     cx: &Context,
@@ -67,7 +70,22 @@ pub(super) fn send_many(
         Ok(()) => any = true,
         Err(e) => last = e,
     };
-    cx.kernel.send_to_all(members, send);
+    if s == Ok(None) {
+        // Who is born meanwhile need not be asked.
+        let all = members(&cx.kernel.tasks.lock());
+        all.iter().for_each(send);
+    } else {
+        let user = cx.cred().ucounts().outermost();
+        let _turn = loop {
+            if let Some(turn) = user.turn().try_lock_for(LOOK_UP) {
+                break turn;
+            }
+            if cx.is_killed() {
+                return Err(ERESTARTNOINTR);
+            }
+        };
+        cx.kernel.send_to_all(members, send);
+    }
     if any { Ok(0) } else { Err(last) }
 }
 
@@ -96,10 +114,12 @@ fn kill(cx: &mut Context, tid: Tid, signal: SignalNumber) -> SysResult {
         -1 => {
             let others =
                 |g: &Arc<ThreadGroup>| g.pid.seen_in(&cx.pid.ns) > 1 && g.tgid != cx.group.tgid;
-            send_many(cx, s, &about, |l| {
+            let sent = send_many(cx, s, &about, |l| {
                 let groups = l.processes().map(|p| p.group.clone());
                 groups.filter(others).collect()
-            })
+            });
+            // Who may signal none of them is told nothing (`kill_something_info`).
+            sent.or_else(|e| if e == EPERM { Ok(0) } else { Err(e) })
         }
         i32::MIN => Err(ESRCH),
         _ => {

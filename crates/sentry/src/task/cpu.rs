@@ -1,5 +1,5 @@
 //! CPU time: what application code used counts as user time, what the Sentry's thread used for it
-//! as system time.
+//! as system time. What that thread spun away beside running application code does not count.
 //!
 //! The host keeps both clocks. A process's user time is its address space's; a thread's is that of
 //! its thread there, and what it used in address spaces that it left by execve(2).
@@ -70,14 +70,18 @@ impl CpuSum {
 #[derive(Default)]
 pub struct TaskCpu {
     app: Mutex<Option<CpuClock>>,
-    /// Of address spaces that it left.
+    /// Of address spaces that it left: in application code, and spun.
     before: AtomicU64,
+    spun_before: AtomicU64,
     /// The Sentry's thread, on the host; 0 before it runs.
     thread: AtomicI32,
     /// It is to look at its CPU timers: see [`super::cpu_timers`].
     pub(super) look: AtomicBool,
     /// What that thread had used for other tasks, before this one. Written before `thread`.
     at_start: AtomicU64,
+    /// The most system time that anyone was told. Time that is being spun counts until it is known
+    /// as such; a clock does not go back for it.
+    told: AtomicU64,
 }
 
 /// CPU time of a host thread, of this process.
@@ -96,24 +100,41 @@ impl TaskCpu {
         }
         let old = self.app.lock().replace(clock);
         if let Some(old) = old {
-            self.before.fetch_add(old(), Ordering::Relaxed);
+            let (app, spun) = ((old.application)(), old.spun.load(Ordering::Relaxed));
+            self.before.fetch_add(app, Ordering::Relaxed);
+            self.spun_before.fetch_add(spun, Ordering::Relaxed);
         }
     }
     /// Another task goes on as this one (execve of a thread that does not lead).
     pub fn take_from(&self, o: &TaskCpu) {
         *self.app.lock() = o.app.lock().take();
-        self.before
-            .store(o.before.load(Ordering::Relaxed), Ordering::Relaxed);
-        self.at_start
-            .store(o.at_start.load(Ordering::Relaxed), Ordering::Relaxed);
+        let taken = [
+            (&self.before, &o.before),
+            (&self.spun_before, &o.spun_before),
+            (&self.at_start, &o.at_start),
+            (&self.told, &o.told),
+        ];
+        for (to, from) in taken {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
         self.thread
             .store(o.thread.swap(0, Ordering::Relaxed), Ordering::Release);
     }
     fn system(&self) -> u64 {
         match self.thread.load(Ordering::Acquire) {
             0 => 0,
-            tid => host_nanos(tid).saturating_sub(self.at_start.load(Ordering::Relaxed)),
+            // Read first: what is spun by then is among what the thread has used.
+            tid => {
+                let not_its = self.spun() + self.at_start.load(Ordering::Relaxed);
+                let now = host_nanos(tid).saturating_sub(not_its);
+                self.told.fetch_max(now, Ordering::Relaxed).max(now)
+            }
         }
+    }
+    fn spun(&self) -> u64 {
+        let app = self.app.lock();
+        let now = app.as_ref().map_or(0, |c| c.spun.load(Ordering::Relaxed));
+        now + self.spun_before.load(Ordering::Relaxed)
     }
     /// The task's host thread is about to end: its system time moves to the process's sum.
     fn end(&self) -> Cpu {
@@ -127,7 +148,7 @@ impl TaskCpu {
     pub fn get(&self) -> Cpu {
         let clock = self.app.lock().clone();
         Cpu {
-            user: clock.map_or(0, |c| c()) + self.before.load(Ordering::Relaxed),
+            user: clock.map_or(0, |c| (c.application)()) + self.before.load(Ordering::Relaxed),
             system: self.system(),
         }
     }
@@ -203,5 +224,42 @@ impl Task {
             }
         }
         m
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Until the calling thread has used two milliseconds more.
+    fn burn() {
+        let tid = hostcall::process::gettid();
+        let end = host_nanos(tid) + 2_000_000;
+        while host_nanos(tid) < end {}
+    }
+
+    #[test]
+    fn what_was_spun_away_does_not_count() {
+        let (cpu, clock) = (TaskCpu::default(), CpuClock::new(|| 7));
+        let spun = clock.spun.clone();
+        cpu.begin(clock);
+        burn();
+        spun.store(1_000_000_000, Ordering::Relaxed);
+        assert_eq!(cpu.get(), Cpu { user: 7, system: 0 });
+        // Also by an address space that it has left.
+        cpu.begin(CpuClock::new(|| 1));
+        assert_eq!(cpu.get(), Cpu { user: 8, system: 0 });
+    }
+
+    #[test]
+    fn a_clock_does_not_go_back_for_it() {
+        let (cpu, clock) = (TaskCpu::default(), CpuClock::new(|| 0));
+        let spun = clock.spun.clone();
+        cpu.begin(clock);
+        burn();
+        let told = cpu.get().system;
+        assert!(told >= 2_000_000);
+        spun.store(told, Ordering::Relaxed);
+        assert_eq!(cpu.get().system, told);
     }
 }

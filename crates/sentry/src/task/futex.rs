@@ -15,9 +15,12 @@
 //! then looks at the count: one of both sees the other. A requeue counts at the target first.
 
 mod pi;
+mod queue;
 
 pub use pi::{IfTaken, lock_pi, requeue_pi, unlock_pi, wait_requeue_pi};
 use pi::{OWNER_DIED, TID_MASK, WAITERS};
+
+use queue::{Queue, Wanted};
 
 use super::Task;
 use abi::errno::*;
@@ -29,10 +32,9 @@ use abi::{Result, Va};
 use mm::futex::FutexKey;
 use mm::{Access, Mm};
 use parking_lot::{Mutex, MutexGuard};
-use std::collections::VecDeque;
 use std::collections::hash_map::{HashMap, RandomState};
 use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 use wait::{Blocker, Events, Listener};
@@ -46,6 +48,8 @@ struct Waiter {
     bitset: u32,
     /// The key that it waits on now: a requeue changes it. Written under both buckets' locks.
     key: Mutex<FutexKey>,
+    /// Where it is in its key's queue. Written under that bucket's lock.
+    place: AtomicU64,
     tid: i32,
     /// Of a wait that ends by a requeue to a PI futex alone.
     pi: Option<pi::Target>,
@@ -64,6 +68,7 @@ impl Waiter {
             woken: AtomicBool::new(false),
             bitset,
             key: Mutex::new(key),
+            place: AtomicU64::new(0),
             tid: task.tid,
             pi: None,
         }
@@ -106,8 +111,8 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// Of each key, in the order in which they came.
-type Waiters = HashMap<FutexKey, VecDeque<Arc<Waiter>>>;
+/// Of each key.
+type Waiters = HashMap<FutexKey, Queue>;
 type Bucket = Mutex<Waiters>;
 
 /// All waiters of a kernel.
@@ -156,7 +161,7 @@ impl Table {
         if seen != expected {
             return Err(EAGAIN);
         }
-        b.entry(key).or_default().push_back(w.clone());
+        b.entry(key).or_default().push(w.clone());
         Ok(())
     }
     fn remove(&self, w: &Arc<Waiter>) {
@@ -167,7 +172,7 @@ impl Table {
                 continue;
             }
             if let Some(q) = b.get_mut(&key) {
-                q.retain(|x| !Arc::ptr_eq(x, w));
+                q.remove(w);
                 if q.is_empty() {
                     b.remove(&key);
                 }
@@ -238,7 +243,7 @@ impl Both<'_> {
         let Some(q) = self.first().get_mut(from) else {
             return;
         };
-        if let Some(w) = q.pop_front() {
+        if let Some(w) = q.pop() {
             w.woken.store(true, Ordering::SeqCst);
             w.told.notify(Events::IN);
         }
@@ -256,7 +261,7 @@ impl Both<'_> {
         if n == 0 || from == to {
             return n;
         }
-        let moved: Vec<_> = q.drain(..n).collect();
+        let moved = q.take(n, |_| Wanted::Yes);
         if q.is_empty() {
             self.first().remove(from);
         }
@@ -266,7 +271,8 @@ impl Both<'_> {
             let before = std::mem::replace(&mut *w.key.lock(), *to);
             count(mm, &before, -1);
         }
-        self.second().entry(*to).or_default().extend(moved);
+        let target = self.second().entry(*to).or_default();
+        moved.into_iter().for_each(|w| target.push(w));
         n
     }
 }
@@ -278,23 +284,27 @@ fn wake_in(b: &mut Waiters, key: &FutexKey, max: usize, bitset: u32) -> Result<u
         return Ok(0);
     };
     // From the front, and no further than needed: waking one of thousands is usual.
-    let (mut n, mut at, mut refused) = (0, 0, false);
-    while n < max && at < q.len() && !refused {
-        refused = q[at].awaits_requeue(key);
-        if refused || q[at].bitset & bitset == 0 {
-            at += 1;
-            continue;
+    let mut refused = false;
+    let woken = q.take(max, |w| {
+        refused = w.awaits_requeue(key);
+        match w.bitset & bitset {
+            _ if refused => Wanted::Ends,
+            0 => Wanted::No,
+            _ => Wanted::Yes,
         }
-        if let Some(w) = q.remove(at) {
-            n += 1;
-            w.woken.store(true, Ordering::SeqCst);
-            w.told.notify(Events::IN);
-        }
+    });
+    for w in &woken {
+        w.woken.store(true, Ordering::SeqCst);
+        w.told.notify(Events::IN);
     }
     if q.is_empty() {
         b.remove(key);
     }
-    if refused { Err(EINVAL) } else { Ok(n) }
+    if refused {
+        Err(EINVAL)
+    } else {
+        Ok(woken.len())
+    }
 }
 
 impl Default for Table {

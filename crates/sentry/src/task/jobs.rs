@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use vfs::ucounts::{Charge, Kind};
+use vfs::ucounts::{Charge, Kind, Ucounts};
 
 /// All timers of a process.
 #[derive(Default)]
@@ -148,24 +148,35 @@ pub enum Notify {
     },
 }
 
+/// A timer has come that nobody is told of. All such timers of a user come no more often, together,
+/// than one would: the thread that serves them is everybody's.
+fn nobody_told(user: &Ucounts) -> Rearm {
+    let timers = user.count(Kind::Signals).max(1) + user.count(Kind::Processes);
+    Rearm::After(ipc::timer::MIN_PERIOD.saturating_mul(timers))
+}
+
 impl Timers {
     /// `setitimer(ITIMER_REAL)`: gives the old setting.
     pub fn set_real(&self, task: &Task, new: Setting) -> Setting {
         let mut t = self.real.lock();
         let timer = t.get_or_insert_with(|| {
             let (kernel, group) = (Arc::downgrade(&task.kernel), Arc::downgrade(&task.group));
+            let user = task.cred().ucounts().outermost();
             Timer::new(&task.kernel.timers, Clock::Monotonic, move |_| {
                 let (Some(k), Some(g)) = (kernel.upgrade(), group.upgrade()) else {
-                    return Rearm::Now;
+                    return Rearm::Later;
                 };
                 // It stands still until its signal is taken (`it_real_fn`): else the shortest
                 // intervals of many processes would keep the timers' thread from everybody else's.
                 let waits = |g: &ThreadGroup| g.shared.bits().contains(SIGALRM);
                 if waits(&g) {
-                    return Rearm::Now;
+                    return nobody_told(&user);
                 }
                 let _ = k.send_to_group(&g, SigInfo::new(SIGALRM, SI_KERNEL));
-                if waits(&g) { Rearm::Later } else { Rearm::Now }
+                match waits(&g) {
+                    true => Rearm::Later,
+                    false => nobody_told(&user),
+                }
             })
         });
         timer.set(new, From::Now).0
@@ -245,28 +256,29 @@ impl Timers {
             .expect("fewer than POSIX_MAX");
         let kernel = Arc::downgrade(&task.kernel);
         let group: Weak<ThreadGroup> = Arc::downgrade(&task.group);
+        let user = cred.ucounts().outermost();
         let expired = move |e: Expiry| {
             let (Some(k), Some(g), Some(signal)) =
                 (kernel.upgrade(), group.upgrade(), notify.signal())
             else {
-                return Rearm::Now;
+                return nobody_told(&user);
             };
             let (value, to) = match notify {
                 Notify::Thread { value, tid, .. } => {
                     let t = k.tasks.lock().task(tid);
                     match t.filter(|t| t.group.tgid == g.tgid) {
                         Some(t) => (value, Some(t)),
-                        None => return Rearm::Now,
+                        None => return nobody_told(&user),
                     }
                 }
                 Notify::Signal { value, .. } => (value, None),
-                Notify::None => return Rearm::Now,
+                Notify::None => return nobody_told(&user),
             };
             let queue = to.as_ref().map_or(&g.shared, |t| &t.pending);
             // Where nothing will be taken, nobody would start the timer again.
             let waits = !signal.is_realtime() && queue.bits().contains(signal);
             if waits || g.actions().read().ignores(signal) {
-                return Rearm::Now;
+                return nobody_told(&user);
             }
             let mut i = SigInfo::new(signal, SI_TIMER);
             i.fields[0] = (id as u64) | ((e.count.saturating_sub(1)) << 32);
@@ -275,10 +287,9 @@ impl Timers {
                 Some(t) => k.send_to_task(t, i),
                 None => k.send_to_group(&g, i),
             };
-            if sent.is_ok() {
-                Rearm::Later
-            } else {
-                Rearm::Now
+            match sent {
+                Ok(()) => Rearm::Later,
+                Err(_) => nobody_told(&user),
             }
         };
         let timer = match &clock {

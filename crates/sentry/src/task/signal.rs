@@ -409,7 +409,9 @@ impl Kernel {
 
     /// Sends to all that `members` finds. Of these none makes a child unseen meanwhile: one that
     /// has come so far before is found, and one that has not looks at its signals again, and takes
-    /// this one before it has a child, or instead (`copy_process`).
+    /// this one before it has a child, or instead (`copy_process`). Nobody makes children as long
+    /// as this takes: who is asked by a program, and holds no lock, takes its user's turn before
+    /// ([`vfs::ucounts::Ucounts::turn`]).
     pub fn send_to_all(
         &self,
         members: impl FnOnce(&TaskList) -> Vec<Arc<ThreadGroup>>,
@@ -441,9 +443,9 @@ impl Kernel {
         g.decide_exit(status);
         g.kills.fetch_add(1, Ordering::SeqCst);
         g.end_stop();
-        for t in self.tasks.lock().threads(g.tgid) {
-            t.kill();
-        }
+        // None is born until all are told: a birth looks under this lock whether it may be.
+        let l = self.tasks.lock();
+        l.threads(g.tgid).iter().for_each(|t| t.kill());
     }
 
     /// A signal that the thread itself caused: it cannot be blocked or ignored (`force_sig_info`).

@@ -109,8 +109,9 @@ fn holes() {
 #[derive(Default)]
 struct Seen(Mutex<Vec<(u64, u64)>>);
 impl MappingObserver for Seen {
-    fn invalidate(&self, va: Va, len: u64) {
-        self.0.lock().unwrap().push((va.0, len));
+    fn invalidate(&self, places: &[(Va, u64)]) {
+        let places = places.iter().map(|(va, len)| (va.0, *len));
+        self.0.lock().unwrap().extend(places);
     }
 }
 

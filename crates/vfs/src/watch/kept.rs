@@ -239,7 +239,7 @@ impl Later for LastUse {
     }
     fn elsewhere(self: Arc<Self>) {
         // (Where there is no thread nobody is told.)
-        let _ = later::by_service(self);
+        let _ = later::by_long_service(self);
     }
 }
 
@@ -258,6 +258,6 @@ impl Later for Unmounted {
         }
     }
     fn elsewhere(self: Arc<Self>) {
-        let _ = later::by_service(self);
+        let _ = later::by_long_service(self);
     }
 }

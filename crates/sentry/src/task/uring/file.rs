@@ -28,7 +28,7 @@ impl Drop for RingFile {
     /// Whoever drops a file may hold locks: the requests end elsewhere, as on Linux.
     fn drop(&mut self) {
         let end = Arc::new(End(self.ring.clone()));
-        if !later::by_service(end) {
+        if !later::by_long_service(end) {
             self.ring.end();
         }
     }

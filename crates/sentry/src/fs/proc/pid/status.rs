@@ -64,7 +64,7 @@ pub(super) fn stat(me: &Subject) -> Result<Vec<u8>> {
     let (size, rss, layout) = match (&t, st) {
         (Some(t), s) if s != 'Z' => {
             let mm = t.mm();
-            let u = mm.usage();
+            let u = usage(me, &mm);
             // Where things lie is for those who may look inside.
             let layout = if me.shows_all {
                 mm.layout()
@@ -111,11 +111,20 @@ pub(super) fn stat(me: &Subject) -> Result<Vec<u8>> {
     Ok(s.into_bytes())
 }
 
+/// Its sizes. The process itself is told what is so now.
+fn usage(me: &Subject, mm: &Arc<mm::Mm>) -> mm::Usage {
+    let is_own = (me.reader.upgrade()).is_some_and(|r| Arc::ptr_eq(&r.mm(), mm));
+    match is_own {
+        true => mm.usage(),
+        false => mm.usage_from_outside(),
+    }
+}
+
 pub(super) fn statm(me: &Subject) -> Result<Vec<u8>> {
     let Ok(t) = me.task() else {
         return Ok(b"0 0 0 0 0 0 0\n".to_vec());
     };
-    let u = t.mm().usage();
+    let u = usage(me, &t.mm());
     let p = |b: u64| b / 4096;
     let shared = u.rss.saturating_sub(u.rss_anon);
     Ok(format!(
@@ -140,7 +149,7 @@ pub(super) fn status(me: &Subject) -> Result<Vec<u8>> {
     let mut s = String::new();
     identity(&mut s, me, &k, (st, &told), alive);
     if let Some(t) = alive {
-        memory(&mut s, &t.mm().usage());
+        memory(&mut s, &usage(me, &t.mm()));
     }
     let threads = k.tasks.lock().thread_count(me.tgid);
     let _ = writeln!(s, "Threads:\t{threads}");
