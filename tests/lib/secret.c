@@ -1,12 +1,14 @@
 /* Has a secret in memory, and gives it up in one way.
  *
- *   secret WAY MARKED SEED      MARKED: 0 ordinary memory, 1 Palloc, 2 prctl
+ *   secret WAY MARKED SEED      MARKED: 0 ordinary memory, 1 Palloc, 2 prctl, 3 by who started it, 4 it opens a file that is
+ *                               confidential
  *
  * The secret is words of a generator, so that it is nowhere but where this puts it. Says "had" when it has it and "gone" when it
  * has given it up, and waits for a byte of its input after each. */
 #define _GNU_SOURCE
 #include "cloister.h"
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdint.h>
@@ -87,6 +89,10 @@ int main(int argc, char **argv)
 	uint64_t seed = strtoull(argv[3], 0, 0);
 	if (marked == 2 && prctl(PR_SET_CONFIDENTIAL, 1, 0, 0, 0))
 		return perror("prctl"), 2;
+	if (marked == 4 && open("/shown/key", O_RDONLY) < 0)
+		return perror("/shown/key"), 2;
+	if (prctl(PR_GET_CONFIDENTIAL, 0, 0, 0, 0) != (marked >= 2))
+		return fputs("marked otherwise\n", stderr), 2;
 	mine = get(), other = get();
 	if (!mine || !other)
 		return perror("memory"), 2;

@@ -157,6 +157,13 @@ pub struct Do {
     /// Who needs more has what it did not use lately swapped out (--swap), or is ended.
     #[arg(long, value_name = "SIZE", value_parser = memory)]
     pub process_memory: Option<i64>,
+    /// What is confidential: all, or files at these places and below, separated by commas
+    ///
+    /// Confidential memory is overwritten as soon as it is given up, however its process ends, and
+    /// is never swapped out or dumped. A process that opens one of these files is confidential from
+    /// then on, with all of its memory, and so are its children.
+    #[arg(long, value_name = "all|PATH,...")]
+    pub confidential: Option<config::Confidential>,
     /// Writes down system calls, all or some: names and classes like %file, separated by commas
     #[arg(long, value_name = "FILTER", num_args = 0..=1, require_equals = true, default_missing_value = "",
           value_parser = strace_filter)]
@@ -167,7 +174,7 @@ pub struct Do {
     /// Says more; up to three times
     #[arg(short, long, action = ArgAction::Count)]
     pub verbose: u8,
-    /// For testing: drops a random mapping at every Nth memory operation
+    /// For testing: drops a random mapping at every Nth memory operation; swap refuses every Nth page
     #[arg(long, value_name = "N", default_value_t = 0, hide = true)]
     pub debug_drop: u32,
     /// The program and its arguments
@@ -385,6 +392,8 @@ mod tests {
             "cloister do --writeable . -- ls",
             "cloister do --memory 1 ls",
             "cloister do --memroy 1g ls",
+            "cloister do --confidential=some ls",
+            "cloister do --confidential=/run/secrets,key ls",
             "cloister do -p 80 ls",
         ] {
             assert!(parse(bad).is_err(), "{bad}");

@@ -134,7 +134,7 @@ pub struct RuntimeArgs {
     #[arg(long, value_name = "FILTER", num_args = 0..=1, require_equals = true, default_missing_value = "",
           value_parser = crate::args::strace_filter)]
     strace: Option<String>,
-    /// For testing: drops a random mapping at every Nth memory operation
+    /// For testing: drops a random mapping at every Nth memory operation; swap refuses every Nth page
     #[arg(long, value_name = "N", default_value_t = 0, hide = true)]
     debug_drop: u32,
 }

@@ -8,7 +8,7 @@ mod memory;
 mod resources;
 
 pub use memory::{
-    MapCell, MapProcess, MemoryMap, MemoryProcess, MemoryReport, Pressure, StallTime,
+    Confidential, MapCell, MapProcess, MemoryMap, MemoryProcess, MemoryReport, Pressure, StallTime,
 };
 pub use resources::{BoundsSpec, LEAST_MEMORY, Limits, MemoryChange, Replacement};
 
@@ -276,6 +276,8 @@ pub struct ContainerSpec {
     /// The seccomp filter of every program that is started from outside, and so of all; empty for
     /// none.
     pub seccomp: Vec<Insn>,
+    #[serde(default)]
+    pub confidential: Confidential,
 }
 
 /// Tracing wishes.
@@ -433,7 +435,8 @@ pub struct Config {
     /// Make all ready, say so, and wait for [`control::ToSentry::Start`].
     pub held: bool,
     pub trace: TraceConfig,
-    /// Debugging: drop a random host mapping on every Nth memory operation; 0 never.
+    /// Debugging: drop a random host mapping on every Nth memory operation, and have swap refuse
+    /// every Nth page; 0 never.
     pub random_drop: u32,
     /// How long after the first program's end its remaining output is waited for.
     pub drain: Duration,

@@ -1,4 +1,5 @@
-//! What `cloister memory show` and `cloister memory map` tell.
+//! What `cloister memory show` and `cloister memory map` tell, and what of a container is
+//! confidential.
 
 use crate::Replacement;
 use serde::{Deserialize, Serialize};
@@ -104,4 +105,35 @@ pub struct MapCell {
 pub struct MapProcess {
     pub pid: i32,
     pub command: String,
+}
+
+/// What of a container is confidential from its start on (`mm::confidential`). Programs say more
+/// themselves, for their own memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Confidential {
+    #[default]
+    Nothing,
+    /// The memory of all its processes.
+    All,
+    /// Files at these places and below: a process that opens one is confidential from then on, and
+    /// so are its children and what it becomes.
+    Files(Vec<String>),
+}
+
+impl std::str::FromStr for Confidential {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Confidential, String> {
+        if s == "all" {
+            return Ok(Confidential::All);
+        }
+        let places: Vec<String> = s.split(',').map(str::to_owned).collect();
+        match places.iter().find(|p| !p.starts_with('/')) {
+            None => Ok(Confidential::Files(places)),
+            Some(p) => Err(format!(
+                "write all, or absolute paths separated by commas: {p:?} is neither"
+            )),
+        }
+    }
 }

@@ -5,7 +5,7 @@
 use crate::spec::Spec;
 use crate::state::Sandbox;
 use crate::{Error, Result, Runtime};
-use config::{LEAST_MEMORY, Replacement};
+use config::{Confidential, LEAST_MEMORY, Replacement};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -16,6 +16,17 @@ pub const PROCESS_ANNOTATION: &str = "dev.cloister.memory.process";
 
 /// The annotation that says it for one container, where `--replacement` says nothing.
 pub const REPLACEMENT_ANNOTATION: &str = "dev.cloister.memory.replacement";
+
+/// The annotation that says what of a container is confidential: `all`, or places.
+pub const CONFIDENTIAL_ANNOTATION: &str = "dev.cloister.memory.confidential";
+
+/// What of a bundle's container is confidential.
+pub fn confidential(spec: &Spec) -> Result<Confidential> {
+    let wrong = |e| Error::Refused(format!("annotation {CONFIDENTIAL_ANNOTATION}: {e}"));
+    let word = spec.annotations.get(CONFIDENTIAL_ANNOTATION);
+    let said = word.map(|w| w.parse()).transpose().map_err(wrong)?;
+    Ok(said.unwrap_or_default())
+}
 
 /// See the module. Bytes; `None` for no swap, and for no limit.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]

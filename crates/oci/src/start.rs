@@ -41,7 +41,8 @@ pub struct KernelOptions {
     pub strace: Option<Vec<String>>,
     /// 0 for errors, up to 3.
     pub verbosity: u8,
-    /// For testing: drops a random host mapping at every Nth memory operation.
+    /// For testing: drops a random host mapping at every Nth memory operation, and has swap refuse
+    /// every Nth page; 0 never.
     pub debug_drop: u32,
 }
 

@@ -145,6 +145,8 @@ pub struct Root {
     pub overlay: Option<Arc<vfs::Dentry>>,
     /// Its users and groups on the host, where the bundle maps them.
     pub ids: [Vec<IdRange>; 2],
+    /// Whether the memory of all its processes is confidential.
+    pub is_confidential: bool,
 }
 
 /// What a container is made of.

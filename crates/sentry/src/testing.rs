@@ -131,6 +131,7 @@ pub(crate) fn kernel() -> Arc<Kernel> {
         mounts,
         overlay: None,
         ids: Default::default(),
+        is_confidential: false,
     });
     kernel
 }

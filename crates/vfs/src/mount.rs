@@ -33,6 +33,9 @@ bitflags::bitflags! {
         const INTERNAL = 1 << 30;
         /// Ours: it cannot be taken from what it covers (`MNT_LOCKED`).
         const LOCKED = 1 << 23;
+        /// Ours: who opens a file there is confidential from then on. Nobody inside says it or
+        /// takes it away, and copies of the mount have it.
+        const CONFIDENTIAL = 1 << 29;
     }
 }
 
@@ -77,7 +80,8 @@ impl MountFlags {
     /// said.
     #[must_use]
     pub fn from_ms(ms: u32) -> MountFlags {
-        let own = MountFlags::UNBINDABLE | MountFlags::LOCKED | MountFlags::INTERNAL;
+        let own = MountFlags::UNBINDABLE | MountFlags::LOCKED;
+        let own = own | MountFlags::INTERNAL | MountFlags::CONFIDENTIAL;
         let mut f = MountFlags::from_bits_truncate(ms) - own;
         if ms & (abi::linux::MS_STRICTATIME | abi::linux::MS_NOATIME) == 0 {
             f |= MountFlags::RELATIME;

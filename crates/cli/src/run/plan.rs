@@ -39,6 +39,7 @@ pub fn plan(args: &Do, network: Outside) -> Result<Plan> {
                 process: args.process_memory,
                 ..Limits::default()
             },
+            confidential: args.confidential.clone().unwrap_or_default(),
             ..ContainerSpec::default()
         },
         init,

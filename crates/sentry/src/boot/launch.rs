@@ -165,6 +165,9 @@ fn process(
     }
     let mm = mm::Mm::new(container.clas.clone(), space);
     mm.charge_to(cred.ucounts());
+    if root.is_confidential {
+        or(mm.set_confidential(), "mark its memory as confidential")?;
+    }
     let mut list = kernel.tasks.lock();
     if container.is_closed() {
         return Err("the container has ended".into());

@@ -28,6 +28,7 @@ use net::NetNamespace;
 use net::host::HostNetwork;
 use net::user::UserNetwork;
 use platform::Platform;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use vfs::Vfs;
 use vfs::ucounts::Kind;
@@ -97,6 +98,9 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
     let platform = platform(&config)?;
     laps.lap("platform");
     let clas = or(Clas::new(), "make the memory file")?;
+    if let Some(every) = NonZeroU32::new(config.random_drop) {
+        clas.refuse_swap(every);
+    }
     make_swap(&clas, config.container.limits.swap_max(), config.swap)?;
     let (net, devices) = network(config.net)?;
     net.set_memory(&clas);

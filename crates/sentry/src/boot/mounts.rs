@@ -8,7 +8,9 @@ use abi::Result;
 use abi::errno::{EEXIST, ENODEV, ENOENT};
 use abi::linux::MS_BIND;
 use clas::Clas;
-use config::{ContainerSpec, DeviceNode, IdRange, Layer, MountKind, MountSpec, Propagation};
+use config::{
+    Confidential, ContainerSpec, DeviceNode, IdRange, Layer, MountKind, MountSpec, Propagation,
+};
 use gofer::client::Client;
 use goferfs::{GoferFs, IdMaps, Ids, Options, Sharing};
 use hostcall::HostFd;
@@ -17,7 +19,7 @@ use vfs::dentry::ReadOnly;
 use vfs::file::FileOps;
 use vfs::fs::root_layer::RootLayer;
 use vfs::fs::tmpfs::{self, Tmpfs, TmpfsType};
-use vfs::namespace::Recursive;
+use vfs::namespace::{AttrChange, Recursive};
 use vfs::params::{Param, Params};
 use vfs::peers;
 use vfs::vfs::{FsType, SpecialFiles};
@@ -170,6 +172,7 @@ impl Builder<'_> {
             mounts: ns,
             overlay: layer,
             ids: [spec.uids.clone(), spec.gids.clone()],
+            is_confidential: spec.confidential == Confidential::All,
         })
     }
 
@@ -265,6 +268,19 @@ fn protect(cx: &PathCx<'_>, ns: &Arc<MountNamespace>, spec: &ContainerSpec) -> T
     for p in &spec.masked {
         or(mask(cx, ns, p), &format!("hide {p}"))?;
     }
+    if spec.root.read_only {
+        or(
+            ns.set_flags(&ns.root(), MountFlags::RDONLY),
+            "make the root read-only",
+        )?;
+    }
+    // (What is shown once more is as it is there.)
+    if let Confidential::Files(places) = &spec.confidential {
+        for p in places {
+            let marked = mark_confidential(cx, ns, p);
+            or(marked, &format!("mark {p} as confidential"))?;
+        }
+    }
     let below = match spec.propagation {
         Propagation::Private => None,
         Propagation::Unbindable => Some(Recursive::No),
@@ -274,12 +290,6 @@ fn protect(cx: &PathCx<'_>, ns: &Arc<MountNamespace>, spec: &ContainerSpec) -> T
         or(
             ns.set_propagation(&ns.root(), peers::Propagation::Unbindable, recursive),
             "make the root unbindable",
-        )?;
-    }
-    if spec.root.read_only {
-        or(
-            ns.set_flags(&ns.root(), MountFlags::RDONLY),
-            "make the root read-only",
         )?;
     }
     Ok(())
@@ -414,6 +424,21 @@ fn read_only(cx: &PathCx<'_>, ns: &MountNamespace, path: &str) -> Result<()> {
     let m = ns.bind(&at, &at, Recursive::Yes)?;
     let flags = at.mnt.flags() | MountFlags::RDONLY;
     ns.set_flags(&Path::root_of(&m), flags)
+}
+
+/// A place that is no mount becomes one of itself, which nobody inside takes away: what is below
+/// is not seen without it.
+fn mark_confidential(cx: &PathCx<'_>, ns: &MountNamespace, path: &str) -> Result<()> {
+    let mut at = there(cx, path)?.ok_or(ENOENT)?;
+    if !at.is_mount_root() {
+        at = Path::root_of(&ns.bind(&at, &at, Recursive::Yes)?);
+    }
+    let marks = AttrChange {
+        set: MountFlags::CONFIDENTIAL | MountFlags::LOCKED,
+        clear: MountFlags::empty(),
+        propagation: None,
+    };
+    ns.change(&at, marks, Recursive::Yes)
 }
 
 fn mask(cx: &PathCx<'_>, ns: &MountNamespace, path: &str) -> Result<()> {

@@ -95,6 +95,7 @@ fn open_by_handle_at(cx: &mut Context, mount: DirFd, handle: Va, flags: OpenFlag
     let f = cx
         .task
         .with_paths(|p| p.open_by_handle(&at, &bytes, flags.bits()))?;
+    cx.task.heed_confidential(&f)?;
     let cloexec = CloseOnExec::from_flags(flags.bits());
     cx.files()
         .install(f, cloexec, &cx.room())

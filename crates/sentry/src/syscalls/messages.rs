@@ -376,6 +376,7 @@ pub(super) fn control_out(cx: &Context, mut r: Received, room: usize, flags: u32
     let mut new = Vec::new();
     let pidfd = r.control.pidfd;
     let (mut bytes, mut cut) = r.control.encode(room, &mut |file| {
+        cx.task.heed_confidential(&file)?;
         let fd = table.install(file, cloexec, &growth)?;
         new.push(fd);
         Ok(fd)

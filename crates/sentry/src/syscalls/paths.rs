@@ -93,6 +93,7 @@ fn do_open(cx: &Context, dirfd: DirFd, path: PathPtr, how: OpenHow) -> SysResult
             r => break r?,
         }
     };
+    cx.task.heed_confidential(&f)?;
     Ok(slot.install(f, CloseOnExec::from_flags(how.flags)) as usize)
 }
 

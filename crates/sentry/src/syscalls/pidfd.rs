@@ -159,6 +159,7 @@ fn pidfd_getfd(cx: &mut Context, pidfd: Fd, fd: Fd, flags: u32) -> SysResult {
         p.group(&l).and_then(|_| l.some_thread(pid)).ok_or(ESRCH)?
     };
     let got = access::guarded(cx, &t, By::Real, || fd.any_file(&t))?;
+    cx.task.heed_confidential(&got)?;
     crate::task::lanes::slots::taken(&t, &got);
     let fd = cx
         .files()

@@ -220,6 +220,9 @@ pub fn exec(cx: &mut Context, req: ExecRequest) -> Result<()> {
     // May wait for a lease's holder, or for who may forbid it: others' calls on this process do not
     // wait with it.
     let opened = open(&cx.task, &req)?;
+    let linker = opened.interpreter.as_ref();
+    let is_marked = super::is_confidential(&opened.file)
+        || linker.is_some_and(|(_, f, _)| super::is_confidential(f));
     // What the credentials follow from stays as it is until they are installed.
     let guard = CredMutex::lock(cx)?;
     let Built {
@@ -235,7 +238,7 @@ pub fn exec(cx: &mut Context, req: ExecRequest) -> Result<()> {
         let mm = Mm::new(cx.group.container.clas.clone(), space);
         mm.charge_to(cx.cred().ucounts());
         mm.set_bounds(*cx.group.memory.lock());
-        if cx.mm().is_confidential() {
+        if is_marked || cx.mm().is_confidential() {
             mm.set_confidential()?;
         }
         Ok(mm)
@@ -260,7 +263,6 @@ pub fn exec(cx: &mut Context, req: ExecRequest) -> Result<()> {
     cx.replace_thread(thread);
     old.forget_thread();
     drop(cx.task.leave_aio());
-    drop(old);
     cx.task.end_vfork();
 
     let group = cx.group.clone();
@@ -279,6 +281,11 @@ pub fn exec(cx: &mut Context, req: ExecRequest) -> Result<()> {
     };
     files.exec();
     cx.task.set_files(files);
+    // Whoever shared memory or descriptors may have opened something meanwhile.
+    if old.is_confidential() && !cx.mm().is_confidential() && cx.mm().set_confidential().is_err() {
+        cx.kernel.kill_group(&group, abi::signal::SIGKILL.number());
+    }
+    drop(old);
     adopt(&cx.task, o);
     if let Some(p) = cx.kernel.tasks.lock().process_mut(group.tgid) {
         p.has_execed = true;

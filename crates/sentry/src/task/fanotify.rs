@@ -44,6 +44,7 @@ impl Tasks for Readers {
             let open = || {
                 let slot = files.reserve(&t.room())?;
                 let f = t.with_paths(|p| p.open_watched(path.clone(), flags))?;
+                t.heed_confidential(&f)?;
                 Ok((slot, f))
             };
             match open() {

@@ -56,6 +56,7 @@ use crate::Kernel;
 use crate::ns::NsProxy;
 use crate::ns::pid::Pid;
 use abi::errno::ENOMEM;
+use abi::linux::O_PATH;
 use abi::signal::{SI_USER, SIGPIPE};
 use abi::{Result, SigInfo, SigSet};
 use mm::Mm;
@@ -67,7 +68,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 use vfs::fd_table::Room;
 use vfs::file::{File, IoCaller};
-use vfs::{Credentials, FdTable, FsContext, PathCx};
+use vfs::{Credentials, FdTable, FsContext, MountFlags, PathCx};
 use wait::{Blocker, Events, Parker, WaitQueue, block_until};
 
 /// One thread of the application.
@@ -207,6 +208,13 @@ pub fn task_of(any: &dyn std::any::Any) -> Option<&Arc<Task>> {
 pub struct VforkDone {
     pub done: AtomicBool,
     pub queue: WaitQueue,
+}
+
+/// Whether the file is where files are confidential ([`MountFlags::CONFIDENTIAL`]), and can be
+/// read by this.
+fn is_confidential(f: &File) -> bool {
+    let is_it = |p: &vfs::Path| p.mnt.flags().contains(MountFlags::CONFIDENTIAL) && !p.is_dir();
+    f.flags() & O_PATH == 0 && f.path.as_ref().is_some_and(is_it)
 }
 
 impl Task {
@@ -492,6 +500,19 @@ impl Task {
             limit: self.nofile_limit(),
             cred: self.cred(),
         }
+    }
+    /// The process gets this file: it is confidential from now on where the file is
+    /// ([`MountFlags::CONFIDENTIAL`]). `ENOMEM` where it cannot be. To be asked before a
+    /// descriptor is installed, and where a ring's own files are used.
+    pub fn heed_confidential(&self, f: &File) -> Result<()> {
+        if !is_confidential(f) {
+            return Ok(());
+        }
+        let mm = self.mm();
+        if mm.is_confidential() {
+            return Ok(());
+        }
+        mm.set_confidential()
     }
     /// `RLIMIT_NOFILE`.
     #[must_use]

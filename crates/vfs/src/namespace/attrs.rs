@@ -16,7 +16,9 @@ pub struct AttrChange {
 }
 
 /// What no caller asks for.
-const OWN: MountFlags = MountFlags::UNBINDABLE.union(MountFlags::LOCKED);
+const OWN: MountFlags = MountFlags::UNBINDABLE
+    .union(MountFlags::LOCKED)
+    .union(MountFlags::CONFIDENTIAL);
 
 /// Whether a mount may have these flags: none that is locked goes, and access times stay where
 /// anything is (`can_change_locked_flags`).

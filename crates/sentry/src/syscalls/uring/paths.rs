@@ -64,6 +64,7 @@ fn do_open(
     if how.flags & O_NONBLOCK == 0 {
         f.set_flags(f.flags() & !O_NONBLOCK);
     }
+    cx.task.heed_confidential(&f)?;
     match number {
         Some(n) => Ok(n.install(f, CloseOnExec::from_flags(how.flags)) as usize),
         None => install(&r.ring, f, slot),

@@ -268,10 +268,10 @@ impl Notifications {
     /// the listener does when it knows of the descriptor comes after that.
     fn add(&self, task: &Task, id: u64, add: &AddFd) -> Option<Reply> {
         let (files, room, file) = (task.files(), task.room(), add.file.clone());
-        let fd = match add.at {
+        let fd = task.heed_confidential(&file).and_then(|()| match add.at {
             None => files.install(file, add.cloexec, &room),
             Some(at) => files.install_at(at, file, add.cloexec, &room),
-        };
+        });
         let reply = self.added(id, add, fd);
         add.finish(fd);
         reply

@@ -259,8 +259,9 @@ impl Request {
     }
     /// A file that is registered with the ring; `EBADF`.
     pub fn registered_file(&self, slot: u32) -> Result<FileRef> {
-        let node = self.ring.resources.files.get(slot);
-        node.map(FileRef::Registered).ok_or(EBADF)
+        let node = self.ring.resources.files.get(slot).ok_or(EBADF)?;
+        self.task.heed_confidential(node.what())?;
+        Ok(FileRef::Registered(node))
     }
     /// A descriptor's file; `EBADF`.
     pub fn open_file(&self, fd: i32) -> Result<FileRef> {
