@@ -3,6 +3,7 @@
 mod bounds;
 mod calls;
 mod predict;
+mod race;
 mod random;
 
 use crate::*;
@@ -34,6 +35,8 @@ pub(crate) struct FakeSpace {
     fail_in: Mutex<u32>,
     /// A descriptor that cannot be mapped.
     pub(crate) refused: Mutex<Option<i32>>,
+    /// What it is told to unmap it keeps: a host that does not do as it is told.
+    pub(crate) keeps: AtomicBool,
     /// Its process has been ended: nothing can be changed any more.
     pub(crate) ended: AtomicBool,
     /// What is to be done when nothing of it runs.
@@ -82,6 +85,7 @@ impl AddressSpace for FakeSpace {
                         );
                     }
                 }
+                MapOp::Unmap { .. } if self.keeps.load(Ordering::Relaxed) => {}
                 MapOp::Unmap { va, len } => {
                     let gone: Vec<u64> =
                         pages.range(va / P..(va + len) / P).map(|e| *e.0).collect();
@@ -178,9 +182,7 @@ impl App {
             Prot::READ
         };
         for _ in 0..4 {
-            let page = self.space.pages.lock().get(&(va / P)).copied();
-            if let Some(p) = page.filter(|p| p.prot.contains(need)) {
-                f(p);
+            if self.touch(va, need, f) {
                 return Ok(());
             }
             self.mm.handle_fault(FaultInfo {
@@ -190,6 +192,13 @@ impl App {
             })?;
         }
         panic!("a fault that does not go away");
+    }
+
+    /// Does it if the page is mapped so, as a processor does: whoever unmaps the page waits for it.
+    fn touch(&self, va: u64, need: Prot, f: &mut dyn FnMut(HostPage)) -> bool {
+        let pages = self.space.pages.lock();
+        let page = pages.get(&(va / P)).filter(|p| p.prot.contains(need));
+        page.copied().map(f).is_some()
     }
 
     /// Sends out up to so many pages.

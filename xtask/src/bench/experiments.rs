@@ -30,6 +30,8 @@ pub enum What {
     Rate(&'static [u32]),
     /// Memory of sandboxes that sleep.
     Idle,
+    /// What the CLAS says of the frames that programs have, and what it takes itself.
+    Footprint,
     /// How many calls Cloister's own processes may make.
     HostCalls,
     /// A client in the container with the host's network, and a server outside.
@@ -114,6 +116,12 @@ const fn ends(
 const IP: (&str, &str) = ("ip", "iproute2");
 const PYTHON: (&str, &str) = ("/usr/bin/python3", "python3");
 
+const MEMORY: &[&str] = &[
+    "/bench/bin/memory",
+    "/bench/bin/nothing",
+    "/bench/bind/data",
+];
+
 const SWAPPING: Memory = Memory {
     limit: 64,
     swap: Some(256),
@@ -152,11 +160,7 @@ pub const ALL: &[Experiment] = &[
     inside(
         "memory",
         "faults, fork, exec, mmap, mprotect",
-        &[
-            "/bench/bin/memory",
-            "/bench/bin/nothing",
-            "/bench/bind/data",
-        ],
+        MEMORY,
         Turns::Short,
         90,
     ),
@@ -315,6 +319,36 @@ pub const ALL: &[Experiment] = &[
         )
     },
     // Memory that is governed (ContainerVisor's paper).
+    Experiment {
+        what: What::Footprint,
+        ..app(
+            "footprint",
+            "frames that the CLAS lists beside those that the host has, and its own memory",
+            &[],
+            &[
+                PYTHON,
+                ("sysbench", "sysbench"),
+                ("redis-server", "redis-server"),
+            ],
+            false,
+        )
+    },
+    Experiment {
+        what: What::Within(
+            Memory {
+                limit: 2048,
+                swap: None,
+            },
+            MEMORY,
+        ),
+        ..inside(
+            "memory-limit",
+            "the experiment memory within a limit of 2 GB",
+            &[],
+            Turns::Short,
+            90,
+        )
+    },
     app(
         "sysbench",
         "sysbench memory: sizes of blocks and of all that is written",

@@ -16,6 +16,7 @@
 mod aims;
 mod command;
 mod experiments;
+mod footprint;
 mod outside;
 mod peers;
 mod place;

@@ -99,7 +99,7 @@ impl Peer {
         words
     }
 
-    fn runtime(&self, plan: &Plan, net: Net) -> Vec<String> {
+    pub fn runtime(&self, plan: &Plan, net: Net) -> Vec<String> {
         let state = plan
             .scratch
             .join("state")

@@ -7,7 +7,7 @@ use super::outside;
 use super::peers::{Kind, Net, Peer};
 use super::place::Place;
 use super::results::{Line, Results, lines, load};
-use super::{Plan, Result, profile, wire};
+use super::{Plan, Result, footprint, profile, wire};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -148,7 +148,7 @@ fn takes_part(peer: &Peer, e: &Experiment) -> bool {
         (Kind::Cloister, _) => true,
         (Kind::Native, What::Within(..)) => true,
         (_, What::Within(m, _)) => m.swap.is_none() && peer.kind == Kind::Runc,
-        (_, What::HostCalls) => false,
+        (_, What::HostCalls | What::Footprint) => false,
         (Kind::Crun, what) => what.is_start(),
         _ => true,
     }
@@ -176,6 +176,7 @@ impl Turn<'_> {
             What::StartBusy(args) => outside::beside_loops(|| self.start(&owned(args))),
             What::Rate(threads) => outside::rate(self, threads),
             What::Idle => outside::idle(self),
+            What::Footprint => footprint::measure(self),
             What::HostCalls => outside::host_calls(self),
             What::HostDownload => outside::download(self),
             What::Wire(ends) => wire::ends(self, ends),
