@@ -10,9 +10,13 @@ use serde::{Deserialize, Serialize};
 pub struct MemoryReport {
     /// What may be here; `None` for no limit.
     pub limit: Option<u64>,
-    /// What the limit counts: frames that are made and not swapped out, touched or not.
+    /// What the limit counts: frames that are made and not swapped out, touched or not, and the
+    /// kernel's own.
     pub counted: u64,
-    /// What of them has a page.
+    /// The kernel's own for what the container's programs have made it keep.
+    #[serde(default)]
+    pub kernel: u64,
+    /// What of the frames has a page.
     pub resident: u64,
     /// What may be swapped out, 0 where there is no swap; and what is (pages of zeros are not).
     pub swap_limit: u64,

@@ -468,7 +468,9 @@ fn threads_serve_again() {
     // Bytes of what all processes share that this one has mapped.
     let mapped = || {
         let maps = std::fs::read_to_string(process().join("maps")).unwrap();
-        let control = maps.lines().filter(|l| l.contains("memfd:cloister-control"));
+        let control = maps
+            .lines()
+            .filter(|l| l.contains("memfd:cloister-control"));
         let len = |l: &str| {
             let (start, end) = l.split_whitespace().next()?.split_once('-')?;
             let hex = |s| u64::from_str_radix(s, 16).ok();

@@ -168,8 +168,9 @@ fn row(p: &MemoryProcess) -> Vec<String> {
 
 fn as_text(r: &MemoryReport) -> String {
     let mut t = format!(
-        "memory: {} counted, {} resident",
+        "memory: {} counted, {} of it the kernel's, {} resident",
         mb(r.counted),
+        mb(r.kernel),
         mb(r.resident)
     );
     if let Some(n) = r.limit {

@@ -546,6 +546,7 @@ impl Kernel {
         let mut report = MemoryReport {
             limit: limit(c.ns.cgroup.frames_max().unwrap_or(u64::MAX)),
             counted: c.clas.here(),
+            kernel: c.clas.kernel_memory(),
             resident: all.resident,
             swap_limit: swap.limit,
             swapped: swap.used,
