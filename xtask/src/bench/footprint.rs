@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 const PAGE: u64 = 4096;
 /// How long a program is waited for until its memory does not change any more.
-const SETTLES: Duration = Duration::from_secs(30);
+const SETTLES: Duration = Duration::from_secs(120);
 const BETWEEN: Duration = Duration::from_millis(700);
 /// Bits of an entry of pagemap.
 const PRESENT: u64 = 1 << 63;
@@ -41,7 +41,7 @@ const PROGRAMS: [(&str, &[&str]); 3] = [
     ),
     (
         "redis",
-        &["/usr/bin/redis-server", "--port", "0", "--save", ""],
+        &["/usr/bin/redis-server", "--port", "7997", "--save", ""],
     ),
 ];
 
@@ -111,7 +111,7 @@ fn look(turn: &Turn, args: &[String]) -> Result<Look> {
     let looked = settled(turn, &before).and_then(|(file, pids)| compare(turn, &id, &file, &pids));
     drop(group);
     turn.peer.delete(turn.plan, &id);
-    looked
+    looked.map_err(|e| format!("{}: {e}", args[0]))
 }
 
 /// The sandbox's memory file and its processes, once the file has kept its size for a while.
@@ -132,7 +132,11 @@ fn settled(turn: &Turn, before: &BTreeSet<u32>) -> Result<(File, BTreeSet<u32>)>
         }
         last = now;
     }
-    Err("its memory does not settle".to_owned())
+    let (pages, pids) = last.unwrap_or_default();
+    Err(format!(
+        "its memory does not settle: {pages} pages, {} processes",
+        pids.len()
+    ))
 }
 
 fn memory_file(pid: u32) -> Option<File> {

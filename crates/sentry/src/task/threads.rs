@@ -19,8 +19,10 @@ type Stay = Box<dyn FnOnce() + Send>;
 const IDLE: usize = 4;
 /// And so long.
 const IDLE_MAX: Duration = Duration::from_secs(10);
-/// A stack: its depth is bounded by the system calls', and untouched pages cost nothing.
-const STACK: usize = 512 << 10;
+/// A stack: its depth is bounded by the system calls', and untouched pages cost nothing. (The C
+/// library keeps 40 MB of stacks of threads that have ended, with some pages of each: the larger
+/// they are, the fewer.)
+const STACK: usize = 1 << 20;
 
 /// The threads that wait. Dropped, it lets them end.
 #[derive(Default)]
