@@ -15,12 +15,13 @@ static volatile long hit_band;
 static void on(int s, siginfo_t *i, void *c)
 {
 	(void)c;
-	hits++;
 	hit_sig = s;
 	hit_code = i->si_code;
 	hit_fd = i->si_fd;
 	hit_band = i->si_band;
 	hit_in = gettid();
+	/* Last: another thread waits for it. */
+	hits++;
 }
 static void handle(int sig)
 {
