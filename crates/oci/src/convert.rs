@@ -158,7 +158,6 @@ pub fn convert(asked: &PlanRequest<'_>) -> Result<Converted, Error> {
     let init = self::process(&process, &mut warnings)?;
     let seccomp = linux.seccomp.as_ref().map(crate::seccomp::compile);
     let seccomp = seccomp.transpose()?;
-    let confidential = crate::memory::confidential(spec)?;
     let container = ContainerSpec {
         hostname: match spec.hostname.as_str() {
             "" => HOSTNAME.to_owned(),
@@ -178,7 +177,7 @@ pub fn convert(asked: &PlanRequest<'_>) -> Result<Converted, Error> {
         propagation,
         masked: linux.masked_paths,
         read_only: linux.readonly_paths,
-        confidential,
+        confidential: crate::memory::confidential(spec)?,
         time,
         sysctls: linux.sysctl.into_iter().collect(),
         limits: linux.resources.as_ref().map(limits).unwrap_or_default(),

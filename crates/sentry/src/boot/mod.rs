@@ -77,6 +77,15 @@ fn or<T>(r: Result<T>, what: &str) -> core::result::Result<T, Failure> {
     r.map_err(|e| format!("cannot {what}: {e}").into())
 }
 
+/// `refuses`: see [`Config::random_drop`].
+fn memory_file(refuses: u32) -> Result<Arc<Clas>> {
+    let clas = Clas::new()?;
+    if let Some(every) = NonZeroU32::new(refuses) {
+        clas.refuse_swap(every);
+    }
+    Ok(clas)
+}
+
 /// So many bytes of it: in the file, or in memory.
 fn make_swap(
     clas: &Clas,
@@ -97,10 +106,7 @@ fn start(config: Config) -> core::result::Result<(Arc<Kernel>, Option<Launch>), 
     let mut laps = wanted.then(Laps::start).unwrap_or_default();
     let platform = platform(&config)?;
     laps.lap("platform");
-    let clas = or(Clas::new(), "make the memory file")?;
-    if let Some(every) = NonZeroU32::new(config.random_drop) {
-        clas.refuse_swap(every);
-    }
+    let clas = or(memory_file(config.random_drop), "make the memory file")?;
     make_swap(&clas, config.container.limits.swap_max(), config.swap)?;
     let (net, devices) = network(config.net)?;
     net.set_memory(&clas);

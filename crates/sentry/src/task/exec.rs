@@ -91,6 +91,14 @@ struct Opened {
     filename: Vec<u8>,
 }
 
+impl Opened {
+    /// Whether a part of it is where files are confidential.
+    fn is_confidential(&self) -> bool {
+        let linker = self.interpreter.as_ref().map(|(_, f, _)| f);
+        super::is_confidential(&self.file) || linker.is_some_and(|f| super::is_confidential(f))
+    }
+}
+
 /// Opens a program or its interpreter, whose beginning is read.
 fn open_to_read(
     task: &Arc<Task>,
@@ -220,9 +228,7 @@ pub fn exec(cx: &mut Context, req: ExecRequest) -> Result<()> {
     // May wait for a lease's holder, or for who may forbid it: others' calls on this process do not
     // wait with it.
     let opened = open(&cx.task, &req)?;
-    let linker = opened.interpreter.as_ref();
-    let is_marked = super::is_confidential(&opened.file)
-        || linker.is_some_and(|(_, f, _)| super::is_confidential(f));
+    let is_marked = opened.is_confidential();
     // What the credentials follow from stays as it is until they are installed.
     let guard = CredMutex::lock(cx)?;
     let Built {
