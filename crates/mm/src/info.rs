@@ -250,17 +250,18 @@ impl Mm {
     pub fn usage_from_outside(&self) -> Usage {
         let mut seen = self.seen.lock();
         let begin = Instant::now();
-        let r = match *seen {
+        let usage = match *seen {
             Some(s) if begin < s.until => s.usage,
-            _ => self.vma_usage(0, USER_MAX),
+            _ => {
+                let usage = self.vma_usage(0, USER_MAX);
+                let end = Instant::now();
+                let until = end + (end - begin) * REST;
+                *seen = Some(Seen { usage, until });
+                usage
+            }
         };
-        let end = Instant::now();
-        if seen.is_none_or(|s| begin >= s.until) {
-            let until = end + (end - begin) * REST;
-            *seen = Some(Seen { usage: r, until });
-        }
         drop(seen);
-        self.usage_with(r)
+        self.usage_with(usage)
     }
 
     fn usage_with(&self, r: VmaUsage) -> Usage {

@@ -122,6 +122,12 @@ const MEMORY: &[&str] = &[
     "/bench/bind/data",
 ];
 
+/// More than any of the programs needs.
+const LIMITED: Memory = Memory {
+    limit: 2048,
+    swap: None,
+};
+
 const SWAPPING: Memory = Memory {
     limit: 64,
     swap: Some(256),
@@ -334,13 +340,7 @@ pub const ALL: &[Experiment] = &[
         )
     },
     Experiment {
-        what: What::Within(
-            Memory {
-                limit: 2048,
-                swap: None,
-            },
-            MEMORY,
-        ),
+        what: What::Within(LIMITED, MEMORY),
         ..inside(
             "memory-limit",
             "the experiment memory within a limit of 2 GB",
@@ -357,13 +357,7 @@ pub const ALL: &[Experiment] = &[
         false,
     ),
     Experiment {
-        what: What::Within(
-            Memory {
-                limit: 2048,
-                swap: None,
-            },
-            &["/bin/bash", "/bench/apps/sysbench.sh"],
-        ),
+        what: What::Within(LIMITED, &["/bin/bash", "/bench/apps/sysbench.sh"]),
         ..app(
             "sysbench-limit",
             "the same within a limit of 2 GB",

@@ -2,9 +2,14 @@
 //! woken elsewhere, or waits no more, may stand anywhere, and a bucket is everybody's.
 
 use super::Waiter;
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+/// Waiters that are taken without an allocation: one, as a rule, under a lock of everybody's.
+const FEW: usize = 8;
+pub(super) type Taken = SmallVec<[Arc<Waiter>; FEW]>;
 
 #[derive(Default)]
 pub(super) struct Queue {
@@ -39,12 +44,8 @@ impl Queue {
         }
     }
     /// Takes out up to `max` of those that `f` wants, from the first on, as long as it goes on.
-    pub(super) fn take(
-        &mut self,
-        max: usize,
-        mut f: impl FnMut(&Waiter) -> Wanted,
-    ) -> Vec<Arc<Waiter>> {
-        let mut places = Vec::new();
+    pub(super) fn take(&mut self, max: usize, mut f: impl FnMut(&Waiter) -> Wanted) -> Taken {
+        let mut places = SmallVec::<[u64; FEW]>::new();
         for (place, w) in &self.waiters {
             if places.len() == max {
                 break;
