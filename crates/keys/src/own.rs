@@ -1,6 +1,7 @@
 //! Keyrings that tasks and users have by themselves, and how they come to be
 //! (`security/keys/process_keys.c`, `persistent.c`).
 
+use crate::Keys;
 use crate::access::Ref;
 use crate::act::Act;
 use crate::key::*;
@@ -8,7 +9,30 @@ use crate::rings::TaskRing;
 use crate::state::{New, Registers};
 use abi::Result;
 use abi::errno::{EAGAIN, EINVAL};
-use vfs::userns::INVALID;
+use std::sync::Arc;
+use vfs::userns::{INVALID, Kept};
+
+/// That a user namespace has registers, which end with it.
+///
+/// (The state keeps no user namespace, and who acts has credentials in its own: none ends under the
+/// state's lock.)
+#[derive(Debug)]
+pub(crate) struct Registered {
+    keys: Arc<Keys>,
+    ino: u32,
+}
+
+impl Kept for Registered {}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        let mut state = self.keys.state.lock();
+        let gone = state.registers.remove(&self.ino).unwrap_or_default();
+        for k in [gone.users, gone.persistent].into_iter().flatten() {
+            state.unhold(k);
+        }
+    }
+}
 
 impl Act<'_> {
     /// Makes a keyring that is the task's (`install_*_keyring_to_cred`).
@@ -139,7 +163,6 @@ impl Act<'_> {
         if let Some(k) = self.state.registers.get_mut(&ns.ino()).and_then(|r| *of(r)) {
             return Ok(k);
         }
-        self.forget_dead_namespaces();
         let (uid, permissions, quota) = how(ns);
         let new = New {
             kind: Type::Keyring,
@@ -152,22 +175,14 @@ impl Act<'_> {
         let k = self.state.make(self.cred, new)?;
         self.state.hold(k);
         let registers = self.state.registers.entry(ns.ino()).or_default();
-        registers.ns = ns.downgrade();
         *of(registers) = Some(k);
+        ns.keep(|| {
+            Box::new(Registered {
+                keys: self.keys.clone(),
+                ino: ns.ino(),
+            })
+        });
         Ok(k)
-    }
-    fn forget_dead_namespaces(&mut self) {
-        let all = self.state.registers.iter();
-        let dead: Vec<u32> = all
-            .filter(|(_, r)| !r.ns.is_alive())
-            .map(|(ino, _)| *ino)
-            .collect();
-        for ino in dead {
-            let gone = self.state.registers.remove(&ino).unwrap_or_default();
-            for k in [gone.users, gone.persistent].into_iter().flatten() {
-                self.state.unhold(k);
-            }
-        }
     }
     /// The keyring of a user that stays when all his processes have ended (`key_get_persistent`).
     pub(crate) fn persistent(&mut self, uid: u32) -> Result<Serial> {

@@ -9,7 +9,6 @@ use abi::{Errno, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use vfs::Credentials;
-use vfs::userns::WeakUserNs;
 
 /// How deep searches go (`KEYRING_SEARCH_MAX_DEPTH`).
 pub(crate) const DEPTH_MAX: usize = 6;
@@ -28,7 +27,6 @@ pub(crate) struct Owner {
 /// Keyrings that hold those which a user namespace's users have by themselves.
 #[derive(Default, Debug)]
 pub(crate) struct Registers {
-    pub ns: WeakUserNs,
     pub users: Option<Serial>,
     pub persistent: Option<Serial>,
 }
@@ -37,7 +35,7 @@ pub(crate) struct Registers {
 pub(crate) struct State {
     pub keys: BTreeMap<Serial, Key>,
     pub owners: BTreeMap<u32, Owner>,
-    /// Of each user namespace.
+    /// Of each user namespace; gone with it ([`crate::own::Registered`]).
     pub registers: BTreeMap<u32, Registers>,
     /// Keyrings by the user namespace and the name; those of one name in the order of their making.
     names: BTreeMap<(u32, Box<[u8]>, u64), Serial>,

@@ -46,6 +46,21 @@ fn a_key_lives_as_long_as_it_is_held() {
 }
 
 #[test]
+fn a_namespaces_users_keyrings_end_with_it() {
+    const USERS: i32 = -4;
+    let mut t = Task::new(1000);
+    t.cred = vfs::userns::UserNs::create(&Default::default(), &t.cred).unwrap();
+    let ring = t.act().keyring_id(USERS, Create::Yes).unwrap();
+    t.act().add(b"user", b"a", b"12".to_vec(), ring).unwrap();
+    t.act().persistent(1000).unwrap();
+    assert!(t.count() > 5);
+    t.rings = Rings::default();
+    t.cred = Credentials::user(1000, 1000, vec![]);
+    assert_eq!(t.count(), 0);
+    assert!(t.keys.state.lock().registers.is_empty());
+}
+
+#[test]
 fn a_long_chain_goes_without_a_deep_stack() {
     let mut t = Task::new(0);
     let mut ring = t.act().keyring_id(PROCESS, Create::Yes).unwrap();

@@ -12,8 +12,9 @@
 //! - nothing on the page jumps there: neither the code around, decoded, nor any bytes that could
 //!   be a jump with a 32-bit distance.
 
-use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind};
 use std::ops::Range;
+use yaxpeax_arch::LengthedInstruction;
+use yaxpeax_x86::long_mode::{InstDecoder, Instruction, Opcode, Operand};
 
 /// How long the jump to a trampoline is.
 pub(crate) const JUMP: usize = 7;
@@ -33,21 +34,40 @@ pub(crate) fn slot(page: &[u8], call: usize) -> Option<usize> {
     (slot - (call + CALL) <= i8::MAX as usize && !is_reached(page, call, &padding)).then_some(slot)
 }
 
-fn decode(page: &[u8], at: usize) -> Option<Instruction> {
-    let mut decoder = Decoder::with_ip(64, page.get(at..)?, at as u64, DecoderOptions::NONE);
-    let i = decoder.can_decode().then(|| decoder.decode())?;
-    (!i.is_invalid()).then_some(i)
+/// The instruction at a place of the page, and where the next one begins.
+fn decode(page: &[u8], at: usize) -> Option<(Instruction, usize)> {
+    let i = InstDecoder::default().decode_slice(page.get(at..)?).ok()?;
+    Some((i, at + i.len().to_const() as usize))
+}
+
+/// Where in the page an instruction jumps to, if it says that itself; what follows it begins at
+/// `next`.
+fn jumps_to(i: &Instruction, next: usize) -> Option<usize> {
+    use Opcode::*;
+    let by = match (i.opcode(), i.operand(0)) {
+        (
+            JO | JNO | JB | JNB | JZ | JNZ | JNA | JA | JS | JNS | JP | JNP | JL | JGE | JLE | JG
+            | JRCXZ | JECXZ | LOOP | LOOPZ | LOOPNZ | JMP | CALL | XBEGIN,
+            to,
+        ) => match to {
+            Operand::ImmediateI8 { imm } => i64::from(imm),
+            Operand::ImmediateI32 { imm } => i64::from(imm),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    usize::try_from(next as i64 + by).ok()
 }
 
 /// The first padding behind `begin` that is long enough, up to the multiple of 16.
 fn padding(page: &[u8], begin: usize) -> Option<Range<usize>> {
     let mut at = begin;
     while at < begin + SHORT {
-        let i = decode(page, at)?;
-        at += i.len();
+        let (i, next) = decode(page, at)?;
+        at = next;
         let ends = matches!(
-            i.mnemonic(),
-            Mnemonic::Ret | Mnemonic::Jmp | Mnemonic::Ud2 | Mnemonic::Hlt
+            i.opcode(),
+            Opcode::RETURN | Opcode::JMP | Opcode::UD2 | Opcode::HLT
         );
         let end = at.next_multiple_of(ALIGN);
         if ends && end - at >= JUMP && is_padding(page, at..end) {
@@ -67,7 +87,7 @@ fn is_padding(page: &[u8], r: Range<usize>) -> bool {
     let (mut at, mut n) = (r.start, 0);
     while at < r.end {
         match decode(page, at) {
-            Some(i) if i.mnemonic() == Mnemonic::Nop => at += i.len(),
+            Some((i, next)) if i.opcode() == Opcode::NOP => at = next,
             _ => return false,
         }
         n += 1;
@@ -77,18 +97,18 @@ fn is_padding(page: &[u8], r: Range<usize>) -> bool {
 
 /// Whether something on the page may jump to the padding.
 fn is_reached(page: &[u8], call: usize, padding: &Range<usize>) -> bool {
-    let inside = |to: u64| padding.contains(&(to as usize));
-    let jumps =
-        |i: &Instruction| i.op0_kind() == OpKind::NearBranch64 && inside(i.near_branch_target());
+    let jumps = |i: &Instruction, next| jumps_to(i, next).is_some_and(|to| padding.contains(&to));
     // From the call to the padding, and behind it: there instructions are known to begin.
     let known = |from: usize, end: usize| {
         let mut at = from;
         while at < end {
-            let Some(i) = decode(page, at) else { break };
-            if jumps(&i) {
+            let Some((i, next)) = decode(page, at) else {
+                break;
+            };
+            if jumps(&i, next) {
                 return true;
             }
-            at += i.len();
+            at = next;
         }
         false
     };
@@ -99,9 +119,11 @@ fn is_reached(page: &[u8], call: usize, padding: &Range<usize>) -> bool {
     for from in call.saturating_sub(SHORT)..call.saturating_sub(SHORT - ALIGN) {
         let (mut at, mut jumped) = (from, false);
         while at < call {
-            let Some(i) = decode(page, at) else { break };
-            jumped |= jumps(&i);
-            at += i.len();
+            let Some((i, next)) = decode(page, at) else {
+                break;
+            };
+            jumped |= jumps(&i, next);
+            at = next;
         }
         if at == call && jumped {
             return true;
@@ -113,6 +135,7 @@ fn is_reached(page: &[u8], call: usize, padding: &Range<usize>) -> bool {
             let d = i32::from_le_bytes([w[at], w[at + 1], w[at + 2], w[at + 3]]);
             ((i + at + 4) as i64 + i64::from(d)) as u64
         };
+        let inside = |to: u64| padding.contains(&(to as usize));
         matches!(w[0], 0xe8 | 0xe9) && inside(to(1))
             || w[0] == 0x0f && matches!(w[1], 0x80..=0x8f) && inside(to(2))
     })

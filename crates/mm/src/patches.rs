@@ -193,6 +193,16 @@ pub(crate) fn patch(len: usize, entry: u32) -> ([u8; LONGEST], usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use yaxpeax_arch::LengthedInstruction;
+    use yaxpeax_x86::long_mode::{InstDecoder, Instruction};
+
+    fn decode(code: &[u8]) -> Instruction {
+        InstDecoder::default().decode_slice(code).unwrap()
+    }
+
+    fn length(i: &Instruction) -> usize {
+        i.len().to_const() as usize
+    }
 
     #[test]
     fn only_what_was_seen_to_run_is_displaced() {
@@ -222,14 +232,14 @@ mod tests {
     /// What is relative to rip is made absolute, and is what the call was seen with.
     #[test]
     fn addresses_relative_to_rip_are_moved() {
-        use iced_x86::{Code, Decoder, Register};
+        use yaxpeax_x86::long_mode::{Opcode, Operand, RegSpec};
         let call = 0x7f00_0000_1234;
         let args = [call - 0x100, call + 0x10_0000, call, call - 1, 0, 0];
         let lea = [
-            (0x48, 0x3d, Register::RDI),
-            (0x48, 0x35, Register::RSI),
-            (0x48, 0x15, Register::RDX),
-            (0x4c, 0x15, Register::R10),
+            (0x48, 0x3d, RegSpec::rdi()),
+            (0x48, 0x35, RegSpec::rsi()),
+            (0x48, 0x15, RegSpec::rdx()),
+            (0x4c, 0x15, RegSpec::r10()),
         ];
         for (n, (rex, modrm, reg)) in lea.into_iter().enumerate() {
             let code = |to: u64| {
@@ -237,17 +247,25 @@ mod tests {
                 [0xc3, rex, 0x8d, modrm, a, b, c, d]
             };
             let before = code(args[n]);
-            let from = call - 7;
-            let was = Decoder::with_ip(64, &before[1..], from, 0).decode();
-            assert_eq!((was.code(), was.op0_register()), (Code::Lea_r64_m, reg));
-            assert_eq!(was.memory_displacement64(), args[n]);
+            let was = decode(&before[1..]);
+            let by = args[n].wrapping_sub(call) as i32;
+            let base = RegSpec::rip();
+            let from = match by {
+                0 => Operand::MemDeref { base },
+                disp => Operand::Disp { base, disp },
+            };
+            assert_eq!((was.opcode(), length(&was)), (Opcode::LEA, 7));
+            assert_eq!(was.operand(0), Operand::Register { reg });
+            assert_eq!(was.operand(1), from);
             let (len, moved) = displaceable(&before, call, 14, &args).unwrap();
-            let now = Decoder::new(64, &moved, 0).decode();
-            assert_eq!((now.code(), now.op0_register()), (Code::Mov_r64_imm64, reg));
+            let now = decode(&moved);
             assert_eq!(
-                (len, now.len(), now.immediate64()),
-                (7, moved.len(), args[n])
+                (len, now.opcode(), length(&now)),
+                (7, Opcode::MOV, moved.len())
             );
+            assert_eq!(now.operand(0), Operand::Register { reg });
+            let imm = args[n] as i64;
+            assert_eq!(now.operand(1), Operand::ImmediateI64 { imm });
             assert!(displaceable(&code(args[n] + 1), call, 14, &args).is_none());
             let prefixed = [&[0x67], &before[1..]].concat();
             assert!(displaceable(&prefixed, call, 14, &args).is_none());
@@ -261,8 +279,7 @@ mod tests {
             assert_eq!(total, len + 2);
             assert_eq!(bytes[total - 2..total], [0xcc, 0x3f]);
             assert_eq!(bytes[total - 7..total - 4], [0xff, 0x24, 0x25]);
-            let mut decoder = iced_x86::Decoder::new(64, &bytes[..total], 0);
-            assert_eq!(decoder.decode().len(), total);
+            assert_eq!(length(&decode(&bytes[..total])), total);
         }
     }
 }

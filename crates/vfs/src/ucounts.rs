@@ -10,7 +10,8 @@
 //! all lose. How much a user may have, `sentry::kernel` says. A new kind of object is charged so:
 //! `cred.ucounts().charge(Kind::Kmem, bytes, u64::MAX)`, no charge is ENOMEM, and the object keeps
 //! the [`Charge`]. Where it cannot fail, [`Ucounts::force`], and its maker is asked before
-//! ([`crate::Credentials::may_take_more`]).
+//! ([`crate::Credentials::may_take_more`]). It is charged to the user of the initial namespace whom
+//! it counts for in the end ([`Ucounts::outermost`]): namespaces have no limits of it.
 //!
 //! Invariants: a count is the sum of the [`Charge`]s that live here and below; a refused charge
 //! leaves no trace. The table of users is a leaf lock; counts need none. Memory is charged by most
@@ -478,12 +479,14 @@ impl Ucounts {
     /// Charges `n` whatever the limits.
     #[must_use]
     pub fn force(self: &Arc<Self>, k: Kind, n: u64) -> Charge {
-        self.add(k, n as i64);
-        Charge {
-            to: self.clone(),
-            kind: k,
-            n,
-        }
+        // (A charge keeps whom it is charged to, and so the namespace: what is made in one may
+        // stay when it ends, or be what it keeps itself.)
+        let to = match k {
+            Kind::Kmem => self.outermost(),
+            _ => self.clone(),
+        };
+        to.add(k, n as i64);
+        Charge { to, kind: k, n }
     }
 }
 

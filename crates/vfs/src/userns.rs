@@ -126,7 +126,11 @@ struct Inner {
     parent_could_setfcap: bool,
     users: Users,
     limits: Limits,
+    kept: OnceLock<Box<dyn Kept>>,
 }
+
+/// What ends with a user namespace ([`UserNs::keep`]).
+pub trait Kept: std::fmt::Debug + Send + Sync {}
 
 /// A user namespace; the default is the initial one.
 ///
@@ -138,17 +142,6 @@ pub struct UserNs {
     inner: Option<Arc<Inner>>,
     /// Whose users are meant in the initial one; 0 in others.
     container: u32,
-}
-
-/// Knows of a user namespace whether it is still there.
-#[derive(Clone, Debug, Default)]
-pub struct WeakUserNs(Option<std::sync::Weak<Inner>>);
-
-impl WeakUserNs {
-    #[must_use]
-    pub fn is_alive(&self) -> bool {
-        self.0.as_ref().is_none_or(|w| w.strong_count() > 0)
-    }
 }
 
 impl PartialEq for UserNs {
@@ -197,6 +190,7 @@ impl UserNs {
             parent_could_setfcap: cred.effective.contains(Caps::SETFCAP),
             users: Users::default(),
             limits: Limits::none(),
+            kept: OnceLock::new(),
         };
         let new = UserNs {
             inner: Some(Arc::new(inner)),
@@ -204,10 +198,12 @@ impl UserNs {
         };
         Ok(new.enter(cred))
     }
-    /// To learn whether it is still there, without keeping it.
-    #[must_use]
-    pub fn downgrade(&self) -> WeakUserNs {
-        WeakUserNs(self.inner.as_ref().map(Arc::downgrade))
+    /// Keeps what `make` gives, which is dropped when the namespace ends, by whoever leaves it
+    /// last, under whatever locks. The first one is kept, and the initial namespace keeps nothing.
+    pub fn keep(&self, make: impl FnOnce() -> Box<dyn Kept>) {
+        if let Some(i) = &self.inner {
+            i.kept.get_or_init(make);
+        }
     }
     /// Credentials with all rights in this namespace, and none elsewhere (`set_cred_user_ns`).
     #[must_use]

@@ -31,8 +31,13 @@ use std::time::{Duration, Instant};
 
 /// How often what was lost is taken into the averages.
 const PERIOD: Duration = Duration::from_secs(2);
-/// What they are averages over, in seconds.
-const SPANS: [f64; 3] = [10.0, 60.0, 300.0];
+/// What is left of an average after a period: of those over 10, 60 and 300 s. (e^(-PERIOD/span),
+/// as the kernel's `EXP_10s` and so on: a call of `exp` has each start load a library for it.)
+const DECAYS: [f64; 3] = [
+    0.818_730_753_077_981_8,
+    0.967_216_100_482_005_9,
+    0.993_355_506_255_034_4,
+];
 /// A look at who runs counts so much of what *full* is thought to be, where there is none yet 1.
 const LOOK_WEIGHT: f64 = 1.0 / 8.0;
 
@@ -76,11 +81,11 @@ struct Line {
 
 impl Line {
     /// So many periods are over, as one.
-    fn take(&mut self, periods: f64) {
+    fn take(&mut self, periods: i32) {
         let new = (self.lost.total - self.taken).as_secs_f64();
-        let part = 100.0 * (new / (periods * PERIOD.as_secs_f64())).min(1.0);
-        for (average, span) in self.lost.averages.iter_mut().zip(SPANS) {
-            let old = (-periods * PERIOD.as_secs_f64() / span).exp();
+        let part = 100.0 * (new / (f64::from(periods) * PERIOD.as_secs_f64())).min(1.0);
+        for (average, decay) in self.lost.averages.iter_mut().zip(DECAYS) {
+            let old = decay.powi(periods);
             *average = *average * old + part * (1.0 - old);
         }
         self.taken = self.lost.total;
@@ -141,10 +146,10 @@ impl Stalls {
         }
         let periods = at.saturating_duration_since(self.at).as_nanos() / PERIOD.as_nanos();
         if periods > 0 {
-            let periods = u32::try_from(periods).unwrap_or(u32::MAX);
-            self.some.take(f64::from(periods));
-            self.full.take(f64::from(periods));
-            self.at += PERIOD * periods;
+            let periods = i32::try_from(periods).unwrap_or(i32::MAX);
+            self.some.take(periods);
+            self.full.take(periods);
+            self.at += PERIOD * periods.cast_unsigned();
         }
     }
 
