@@ -1,9 +1,10 @@
 // Somebody who only wants to work beside others: every 20 ms a fork, a read, a thread's start and an exec, each timed.
 // It tells the longest of each, and fails where one took more than it may.
 //
-//   bystander [-u UID] [-s SECONDS] [-l MILLISECONDS] [-q]
+//   bystander [-u UID] [-s SECONDS] [-l MILLISECONDS] [-q] [-t FILE]
 //
-// Without -s it goes on until SIGTERM. -q tells nothing but what was too long. Exit status 1 if something was, 2 if
+// Without -s it goes on until SIGTERM. -q tells nothing but what was too long. With -t it also cuts a file short, which
+// others may map, and makes it longer again. Exit status 1 if something was, 2 if
 // something did not work. For whoever tests what others do to it: tests/limits, tests/hostile, fuzzers.
 #define _GNU_SOURCE
 #include <errno.h>
@@ -65,19 +66,29 @@ static int do_exec(void) {
     return p < 0 ? -1 : ended(p);
 }
 
+static const char *cut;
+static int do_truncate(void) {
+    int fd = open(cut, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (fd < 0) return -1;
+    int r = ftruncate(fd, 0) || pwrite(fd, "x", 1, 8191) != 1 ? -1 : 0;
+    close(fd);
+    return r;
+}
+
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
         int (*run)(void);
-    } all[] = {{"fork", do_fork}, {"read", do_read}, {"thread", do_thread}, {"exec", do_exec}};
-    double most[4] = {0}, limit = 500, seconds = 1e9;
+    } all[] = {{"fork", do_fork}, {"read", do_read}, {"thread", do_thread}, {"exec", do_exec}, {"truncate", do_truncate}};
+    double most[5] = {0}, limit = 500, seconds = 1e9;
     int quiet = 0, bad = 0, failed = 0, c, rounds = 0;
     uid_t uid = getuid();
-    while ((c = getopt(argc, argv, "u:s:l:q7")) != -1) switch (c) {
+    while ((c = getopt(argc, argv, "u:s:l:qt:7")) != -1) switch (c) {
         case 'u': uid = atoi(optarg); break;
         case 's': seconds = atof(optarg); break;
         case 'l': limit = atof(optarg); break;
         case 'q': quiet = 1; break;
+        case 't': cut = optarg; break;
         case '7': return 7;
         default: return 2;
         }
@@ -85,7 +96,7 @@ int main(int argc, char **argv) {
     struct sigaction a = {.sa_handler = stop};
     sigaction(SIGTERM, &a, 0);
     for (double end = now() + seconds * 1e3; !over && now() < end; rounds++) {
-        for (int i = 0; i < 4; i++) {
+        for (int i = 0; i < (cut ? 5 : 4); i++) {
             double t = now();
             if (all[i].run() && !over) {
                 if (!failed++) printf("bystander: %s: %s, a child's status %#x (exit with 64 and more: execve's errno)\n", all[i].name, strerror(errno), how);
@@ -95,9 +106,11 @@ int main(int argc, char **argv) {
         }
         usleep(20000);
     }
-    for (int i = 0; i < 4; i++) bad |= most[i] > limit;
+    for (int i = 0; i < 5; i++) bad |= most[i] > limit;
+    char also[32] = "";
+    if (cut) snprintf(also, sizeof also, " truncate %.0f", most[4]);
     if (!quiet || bad)
-        printf("bystander: %d rounds, longest fork %.0f read %.0f thread %.0f exec %.0f ms%s\n", rounds, most[0], most[1],
-            most[2], most[3], bad ? ": TOO LONG" : "");
+        printf("bystander: %d rounds, longest fork %.0f read %.0f thread %.0f exec %.0f%s ms%s\n", rounds, most[0], most[1],
+            most[2], most[3], also, bad ? ": TOO LONG" : "");
     return failed ? 2 : bad;
 }

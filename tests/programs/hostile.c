@@ -407,6 +407,31 @@ static void masked(int calls) {
 static void masked_spin(void) { masked(0); }
 static void masked_calls(void) { masked(1); }
 
+// Has patched code changed, which the thread that takes no kick may stand in, while a file is mapped that tests/hostile's
+// bystander cuts short. (Some tries: each page is patched a few times only.)
+static void *masked_thread(void *p) {
+    masked(0);
+    return p;
+}
+static void holds(void) {
+    int fd = open("/var/tmp/bystander", O_RDONLY);
+    volatile char *m = mmap(0, 8192, PROT_READ, MAP_SHARED, fd, 0);
+    pthread_t t;
+    guard();
+    if (fd >= 0 && sigsetjmp(out, 1) == 0) (void)m[0];
+    for (int i = 0; i < 20000; i++) getppid();
+    pthread_create(&t, 0, masked_thread, 0);
+    usleep(100000);
+    void *page = (void *)((uint64_t)getppid & ~4095ul);
+    for (int i = 0; i < 3; i++) {
+        mprotect(page, 8192, PROT_READ | PROT_WRITE | PROT_EXEC);
+        mprotect(page, 8192, PROT_READ | PROT_EXEC);
+        for (int j = 0; j < 20000; j++) getppid();
+        if (fd >= 0 && sigsetjmp(out, 1) == 0) (void)m[0];
+    }
+    _exit(0);
+}
+
 // Read slots, and changes of an epoll, which it forges: counts, numbers, and more than there is.
 static void *read_slots_writer(void *p) {
     guard();
@@ -477,7 +502,7 @@ static void everything(void) {
 static const struct { const char *name; void (*run)(void); int times; } attacks[] = {
     {"jumps", jumps, 6}, {"events", events, 6}, {"events-once", events_once, 40}, {"own-calls", own_calls, 30},
     {"any-calls", any_calls, 20}, {"exits", exits, 4}, {"no-event-nr", no_event_nr, 1}, {"areas", areas, 12}, {"read-slots", read_slots, 8}, {"text", text, 2},
-    {"race", race, 6}, {"stack-race", stack_race, 6}, {"frames", frames, 6}, {"masked-spin", masked_spin, 3},
+    {"race", race, 6}, {"stack-race", stack_race, 6}, {"frames", frames, 6}, {"masked-spin", masked_spin, 3}, {"holds", holds, 2},
     {"masked-calls", masked_calls, 3}, {"everything", everything, 2}, {"fp-frames", fp_frames, 4}, {"faults", faults, 8}, {"starts", starts, 8},
     {"starts-late", starts_late, 1},    {"all-of-it", all_of_it, 1},
 };

@@ -585,7 +585,7 @@ def tunnelled_inside():
     fd = os.open("/dev/net/tun", os.O_RDWR)
     T("nothing", os.read, fd, 100)
     T("nothing", os.write, fd, bytes(100))
-    T("features", lambda: struct.unpack("I", fcntl.ioctl(fd, TUNGETFEATURES, bytes(4)))[0] & 0x3003)
+    T("features", lambda: struct.unpack("I", fcntl.ioctl(fd, TUNGETFEATURES, bytes(4)))[0] & 0x7003)
     ifr = lambda name, flags: struct.pack("16sH22x", name, flags)
     T("neither", fcntl.ioctl, fd, TUNSETIFF, ifr(b"t0", NO_PI))
     say("name", fcntl.ioctl(fd, TUNSETIFF, ifr(b"t%d", TAP | NO_PI))[:4])
@@ -652,4 +652,134 @@ def tunnelled_inside():
 
 
 def tunnelled_outside():
+    pass
+
+
+VNET_HDR = 0x4000
+TUNSETOFFLOAD, TUNGETVNETHDRSZ, TUNSETVNETHDRSZ = 0x400454D0, 0x800454D7, 0x400454D8
+TUNSETVNETLE, TUNGETVNETLE = 0x400454DC, 0x800454DD
+
+
+def udp_packet(payload, to=900, partial=False):
+    """From 10.1.0.2 to 10.1.0.1; with the sum of its pseudo header only, or with none."""
+    a, b = socket.inet_aton("10.1.0.2"), socket.inet_aton("10.1.0.1")
+    h = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 28 + len(payload), 7, 0, 64, 17, 0, a, b)
+    h = h[:10] + struct.pack("!H", ip_sum(h)) + h[12:]
+    pseudo = ~ip_sum(a + b + struct.pack("!HH", 17, 8 + len(payload))) & 0xFFFF
+    return h + struct.pack("!HHHH", 9, to, 8 + len(payload), pseudo if partial else 0) + payload
+
+
+def offloads_inside():
+    """What a program and its device tell each other of sums and super-segments."""
+    apart()
+    tun_node()
+    fd = os.open("/dev/net/tun", os.O_RDWR)
+    ifr = lambda name, flags: struct.pack("16sH22x", name, flags)
+    word = lambda n: struct.pack("i", n)
+    for name, cmd in [("size", TUNGETVNETHDRSZ), ("offload", TUNSETOFFLOAD)]:
+        T("nothing's " + name, fcntl.ioctl, fd, cmd, word(0))
+    say("name", fcntl.ioctl(fd, TUNSETIFF, ifr(b"", TUN | NO_PI | VNET_HDR))[:18])
+    size = lambda: struct.unpack("i", fcntl.ioctl(fd, TUNGETVNETHDRSZ, word(0)))[0]
+    say("size", size())
+    for n in (9, 0, -1, 12, 10):
+        T(f"size {n}", fcntl.ioctl, fd, TUNSETVNETHDRSZ, word(n))
+        say("size", size())
+    le = lambda: struct.unpack("i", fcntl.ioctl(fd, TUNGETVNETLE, word(7)))[0]
+    say("order", le())
+    T("order", fcntl.ioctl, fd, TUNSETVNETLE, word(1))
+    say("order", le())
+    for n in (0x100, 2, 6, 9, 1, 0x11, 0x21, 0x61, 0, 0xF):
+        T(f"offload {n:#x}", fcntl.ioctl, fd, TUNSETOFFLOAD, n)
+    ip("address", "add", "10.1.0.1/24", "dev", "tun0")
+    ip("link", "set", "tun0", "up")
+    u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    u.bind(("0.0.0.0", 900))
+    u.settimeout(5)
+
+    def out():
+        while (b := os.read(fd, 70000))[10] >> 4 != 4:
+            pass
+        return b
+
+    u.sendto(b"hello", ("10.1.0.2", 9))
+    b = out()
+    # Unfinished: the sum of the pseudo header.
+    say("unfinished", (b[:10], len(b), b[36:38] == udp_packet(b"hello", partial=True)[26:28]))
+    u.sendto(b"hello", ("10.1.0.2", 9))
+    T("short", os.read, fd, 9)
+    T("offload", fcntl.ioctl, fd, TUNSETOFFLOAD, 0)
+    u.sendto(b"hello", ("10.1.0.2", 9))
+    b = out()
+    say("finished", (b[:10], ip_sum(b[22:30] + struct.pack("!HH", 17, 13) + b[30:])))
+    hdr = lambda *w: struct.pack("BBHHHH", *w)
+    p = udp_packet(b"there", partial=True)
+    for name, h in [
+        ("needs a sum", hdr(1, 0, 0, 0, 20, 6)),
+        ("a right one", hdr(2, 0, 0, 0, 0, 0)),
+        ("beyond its end", hdr(1, 0, 0, 0, 32, 6)),
+        ("headers beyond its end", hdr(0, 0, 100, 0, 0, 0)),
+        ("no pieces", hdr(0, 1, 0, 0, 0, 0)),
+        ("of another kind", hdr(0, 7, 0, 100, 0, 0)),
+    ]:
+        T(name, os.write, fd, h + p)
+        if name in ("needs a sum", "a right one"):
+            T("received", u.recvfrom, 100)
+    T("too short", os.write, fd, bytes(10))
+    # A datagram of three.
+    p = udp_packet(b"x" * 1000 + b"y" * 1000 + b"z" * 500, partial=True)
+    T("three", os.write, fd, hdr(1, 5, 28, 1000, 20, 6) + p)
+    for _ in range(3):
+        r = u.recv(3000)
+        say("one", (len(r), r[:1]))
+    fcntl.ioctl(fd, TUNSETVNETHDRSZ, word(20))
+    T("longer", os.write, fd, bytes(20) + udp_packet(b"there"))
+    T("received", u.recvfrom, 100)
+    # TCP's, as the program takes it.
+    for offload in (0, 0xF):
+        T("offload", fcntl.ioctl, fd, TUNSETOFFLOAD, offload)
+        sent_by_tcp(fd, offload)
+
+
+def sent_by_tcp(fd, offload):
+    """A connection to a peer that this is itself: of what comes, how long it is."""
+    s = socket.socket()
+    s.setblocking(False)
+    s.connect_ex(("10.1.0.2", 80 + offload))
+    me, peer = None, 1000
+
+    def answer(flags, ack, options=b""):
+        a, b = socket.inet_aton("10.1.0.2"), socket.inet_aton("10.1.0.1")
+        t = struct.pack("!HHIIBBHHH", 80 + offload, me, peer, ack, (20 + len(options)) << 2, flags, 65535, 0, 0) + options
+        t = t[:16] + struct.pack("!H", ip_sum(a + b + struct.pack("!HH", 6, len(t)) + t)) + t[18:]
+        h = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(t), 7, 0, 64, 6, 0, a, b)
+        os.write(fd, bytes(20) + h[:10] + struct.pack("!H", ip_sum(h)) + h[12:] + t)
+
+    got, lens, right = 0, [], True
+    while got < 14000:
+        b = os.read(fd, 70000)
+        h, p = b[:10], b[20:]
+        if p[0] >> 4 != 4 or p[9] != 6:
+            continue
+        t = p[20:]
+        me, seq = struct.unpack("!H2xI", t[:8])
+        if t[13] & 2:
+            first = seq + 1
+            answer(0x12, first, b"\2\4\x05\xb4")
+            peer += 1
+            s.setblocking(True)
+            s.sendall(b"d" * 14000)
+            continue
+        data = len(t) - (t[12] >> 4) * 4
+        if not data:
+            continue
+        if not h[0] & 1:
+            right &= ip_sum(p[12:20] + struct.pack("!HH", 6, len(t)) + t) == 0
+        got = max(got, seq + data - first)
+        lens.append(data)
+        answer(0x10, first + got)
+    say("tcp", (right, max(lens) > 1460, all(n == 1460 for n in lens[:-1]) or offload != 0))
+    s.close()
+
+
+def offloads_outside():
     pass

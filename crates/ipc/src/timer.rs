@@ -84,7 +84,8 @@ pub struct Expiry {
 pub enum Rearm {
     /// Go on at once (periods shorter than 50 us are served in batches).
     Now,
-    /// Go on, but not before so many nanoseconds have passed: nobody was told.
+    /// Go on, but at most once in so many nanoseconds, however short the period: where nobody was
+    /// told.
     After(i64),
     /// Stand still until [`Timer::rearm`].
     Later,
@@ -294,18 +295,18 @@ impl Armed {
         self.number
     }
 
-    /// The base took the arming for `expiry` out of its own books: the clock has come so far.
-    pub fn expire(self: &Arc<Armed>, expiry: i64) {
+    /// The base took the arming for `armed_for` out of its own books: the clock has come so far.
+    pub fn expire(self: &Arc<Armed>, armed_for: i64) {
         let what = {
             let mut s = self.state.lock();
-            if s.armed != Some(expiry) {
+            if s.armed != Some(armed_for) {
                 return; // Set again meanwhile.
             }
             s.armed = None;
             let mut count = 1;
             if s.interval > 0 {
                 // Already now: who is told may call `rearm` before the callback has returned.
-                let due = s.expiry.unwrap_or(expiry);
+                let due = s.expiry.unwrap_or(armed_for);
                 let (n, next) = periods(due, s.interval, self.base.now());
                 count = n;
                 s.expiry = Some(next);

@@ -20,7 +20,10 @@
 //! All keys of a container are under one lock, a leaf but for the counts of users. What it is held
 //! for is bounded: a search looks at a keyring once for each depth at most, and depths are bounded.
 //! A [`Handle`] takes it when it is dropped, so none is dropped under it ([`Act`] keeps those that
-//! were replaced until the end). A task's [`Rings`] are locked before it.
+//! were replaced until the end). So does a user namespace that had registers (`own::Registered`),
+//! and none ends under it: the state keeps none, also not by what its keys are charged to
+//! ([`vfs::ucounts`]), and who acts has credentials in its own. A task's [`Rings`] are locked before
+//! it.
 //!
 //! The modules, each on those behind it: `show`, `ops` → `make` → `lookup` → `possession` →
 //! `search` → `own` → `access` → `act` → `rings` → `state` → `key`, `limits`.

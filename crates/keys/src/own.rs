@@ -10,19 +10,16 @@ use crate::state::{New, Registers};
 use abi::Result;
 use abi::errno::{EAGAIN, EINVAL};
 use std::sync::Arc;
-use vfs::userns::{INVALID, Kept};
+use vfs::userns::{AtEnd, INVALID};
 
 /// That a user namespace has registers, which end with it.
-///
-/// (The state keeps no user namespace, and who acts has credentials in its own: none ends under the
-/// state's lock.)
 #[derive(Debug)]
 pub(crate) struct Registered {
     keys: Arc<Keys>,
     ino: u32,
 }
 
-impl Kept for Registered {}
+impl AtEnd for Registered {}
 
 impl Drop for Registered {
     fn drop(&mut self) {
@@ -176,7 +173,7 @@ impl Act<'_> {
         self.state.hold(k);
         let registers = self.state.registers.entry(ns.ino()).or_default();
         *of(registers) = Some(k);
-        ns.keep(|| {
+        ns.at_end(Arc::as_ptr(self.keys).addr(), || {
             Box::new(Registered {
                 keys: self.keys.clone(),
                 ino: ns.ino(),

@@ -12,6 +12,11 @@
 //! - fork(2) and mremap(2) keep the flag; a copy of a marked frame is marked.
 //! - Where all of a process is confidential ([`Mm::set_confidential`]), new VMAs are, and the same
 //!   holds for its children and the programs that it becomes.
+//! - A process that has a descriptor of a confidential file, by whatever way, is confidential: it
+//!   is marked before the descriptor is installed (`Task::heed_confidential`, by each call that
+//!   gives somebody a file), and a fork or an exec copies the table of descriptors before it looks
+//!   at the mark. (Whose program is such a file is marked before it is loaded. Who shares the table
+//!   but not the memory is not marked: docs/decisions/0031.)
 
 use crate::pma::{Pma, PmaKind};
 use crate::state::State;
@@ -25,6 +30,9 @@ impl Mm {
     /// finds no room.
     pub fn set_confidential(&self) -> Result<()> {
         self.with(|st| {
+            if st.is_confidential() {
+                return Ok(());
+            }
             let all: Vec<(Range<u64>, Vma)> = st.vmas.iter().map(|(r, v)| (r, v.clone())).collect();
             for (r, vma) in all {
                 st.make_confidential(r, &vma)?;
@@ -39,11 +47,16 @@ impl Mm {
     /// Whether all of its memory is confidential.
     #[must_use]
     pub fn is_confidential(&self) -> bool {
-        self.with(|st| st.room.default_flags().contains(VmaFlags::CONFIDENTIAL))
+        self.with(|st| st.is_confidential())
     }
 }
 
 impl State {
+    fn is_confidential(&self) -> bool {
+        let flags = self.room.default_flags();
+        flags.contains(VmaFlags::CONFIDENTIAL)
+    }
+
     /// What serves `r`, a part of one VMA, is confidential from now on, and so is what will.
     pub(crate) fn make_confidential(&mut self, r: Range<u64>, vma: &Vma) -> Result<()> {
         const FLAGS: VmaFlags = VmaFlags::CONFIDENTIAL.union(VmaFlags::DONTDUMP);

@@ -244,8 +244,10 @@ impl Mm {
         self.usage_with(self.vma_usage(0, USER_MAX))
     }
 
-    /// The same for another process: what was found a moment ago may be told again, so that those
-    /// who look have the lock for a tenth of the time at most, all together.
+    /// The same for another process, and for files that everybody may read (`stat`, `statm`,
+    /// `status`): what was found a moment ago may be told again, so that those who look have the
+    /// lock for a tenth of the time at most, all together. (`smaps` and its like are for who may
+    /// look into the process, and could stop it.)
     #[must_use]
     pub fn usage_from_outside(&self) -> Usage {
         let mut seen = self.seen.lock();

@@ -17,7 +17,7 @@ use yaxpeax_arch::LengthedInstruction;
 use yaxpeax_x86::long_mode::{InstDecoder, Instruction, Opcode, Operand};
 
 /// How long the jump to a trampoline is.
-pub(crate) const JUMP: usize = 7;
+pub const JUMP: usize = 7;
 /// The `syscall` instruction's length.
 const CALL: usize = 2;
 /// What begins somewhere begins at a multiple of it.
@@ -28,7 +28,8 @@ const FEW: usize = 3;
 const SHORT: usize = 128;
 
 /// Where in a page of code a jump can lie for the call at `call`, in reach of a short jump.
-pub(crate) fn slot(page: &[u8], call: usize) -> Option<usize> {
+#[must_use]
+pub fn slot(page: &[u8], call: usize) -> Option<usize> {
     let padding = padding(page, call + CALL)?;
     let slot = padding.end - JUMP;
     (slot - (call + CALL) <= i8::MAX as usize && !is_reached(page, call, &padding)).then_some(slot)

@@ -23,9 +23,10 @@
 //!   attaches, its write, MADV_DONTNEED, the table's addresses mapped); [`State::retire`] where it
 //!   goes (munmap, what is mapped over it, a file cut short). A fork's child has copies of both;
 //!   exec begins with none.
-//! - Between the unmapping of a page and the end of its sites every thread in application code is
-//!   stopped once. One that stands at a slot is put back to its call by that; a P site has one
-//!   instruction, so none stands within it.
+//! - Between the unmapping of a page and what comes there next every thread in application code is
+//!   sent a kick. One that stands at a slot is put back to its call by that; a P site has one
+//!   instruction, so none stands within it. The application can keep a thread from its kick, so
+//!   none is waited for: others wait for this lock ([`platform::lanes::sites`]).
 //! - A page that has been given back is patched once more, and then no more: who changes code
 //!   again and again pays for two rounds only.
 //! - What the application has the Sentry read of such a page is the original

@@ -353,9 +353,10 @@ fn who_asks_by_the_mailbox_and_goes_on_is_held() {
     assert_eq!(count(), before);
 }
 
-/// A site ends when nobody stands at its slot any more; afterwards that is a place like others.
+/// Who stands at a slot when its site ends is put back to the call; afterwards that is a place like
+/// others.
 #[test]
-fn a_site_ends_when_nobody_stands_in_it() {
+fn who_stands_at_a_slot_is_put_back() {
     let s = setup(Box::new(
         platform::notify::Notify::new(platform::Lanes::Local).unwrap(),
     ));
@@ -367,13 +368,17 @@ fn a_site_ends_when_nobody_stands_in_it() {
         // A CPU without BMI2.
         return;
     }
-    for live in [true, false] {
+    // Also where it was made live while the thread was there.
+    for (live, comes) in [(true, false), (false, false), (true, true), (false, false)] {
         let i = t.interrupter();
         let ends = space.clone();
         let other = std::thread::spawn(move || {
             std::thread::sleep(std::time::Duration::from_millis(20));
             if live {
                 if let Some(l) = ends.lanes() {
+                    if comes {
+                        l.add_site(site).unwrap();
+                    }
                     l.retire_sites(CODE..CODE + 0x1000);
                 }
             } else {

@@ -35,6 +35,9 @@ pub struct Kernel {
     /// Who makes a process reads it, from the last look at its signals until the child is in the
     /// list. Who sends to many writes it: see [`Kernel::send_to_all`]. Before the list's lock.
     pub births: RwLock<()>,
+    /// Who sends to many waits for others who do here, and not for births: who makes a process waits
+    /// for one of them.
+    pub senders: Mutex<()>,
     /// What a task has for memory when its process has ended.
     pub no_memory: Arc<Mm>,
     /// What runs them. Has a lock of its own, a leaf.
@@ -154,6 +157,7 @@ impl Kernel {
             no_memory: Mm::none(p.clas),
             tasks: Mutex::default(),
             births: RwLock::default(),
+            senders: Mutex::default(),
             futexes: futex::Table::new(),
             timers: p.timers,
             cpu_timers: TimerService::new(),

@@ -23,7 +23,7 @@
 //! [`ThreadGroup::cred_mutex`] (execve, TSYNC, ptrace's attach) and `Hierarchy::change` of control
 //! groups → `ThreadGroup::exec_update` → a task's `mm` and `cred` cells.
 //!
-//! A user's turn ([`vfs::ucounts::Ucounts::turn`]) → [`Kernel::births`], buckets of futexes →
+//! A user's turn ([`vfs::ucounts::Ucounts::turn`]) → [`Kernel::senders`] → [`Kernel::births`], buckets of futexes →
 //! `TaskList` → a group's locks (`actions`, `shared`) → a task's locks
 //! (`pending`) → objects (see `vfs`, `mm`, `ipc`, `net`, `tty`) → wait queues → parkers. A task's
 //! `mm`, `files`, `fs` and `cred` cells are leaves: clone the `Arc` and let go.

@@ -49,20 +49,20 @@ pub const YIELDS_OPEN: u64 = 0xdc;
 pub const NAMES_OPEN: u64 = 0xe0;
 pub const STACKS_OPEN: u64 = 0xe4;
 /// The blocked signals, while the thread is in application code.
-pub const MASK: u64 = 0xe8;
+pub const MASK: u64 = PID + 4 * super::lane::WORDS as u64;
 /// Signals that wait and may be for this thread. What is not blocked of them, the Sentry must be
 /// told of.
-pub const PENDING: u64 = 0xf0;
+pub const PENDING: u64 = MASK + 8;
 /// What is about to be the mask: once the old one has been given out, it is.
-pub const NEW_MASK: u64 = 0xf8;
+pub const NEW_MASK: u64 = PENDING + 8;
 /// Where the words end that are zero, or [`super::lane::ASK`], in a new thread.
-pub const WORDS_END: u64 = 0x100;
+pub const WORDS_END: u64 = NEW_MASK + 8;
 /// Which of the two at [`STACKS`] is the application's alternate signal stack, while the thread is
 /// in application code: `u32`, 0 or [`super::lane::STACK_LEN`]. The other is made first, then this
 /// changes: one step.
-pub const STACK_AT: u64 = 0x100;
+pub const STACK_AT: u64 = WORDS_END;
 /// Two of `stack_t`.
-pub const STACKS: u64 = 0x108;
+pub const STACKS: u64 = STACK_AT + 8;
 /// `struct new_utsname`: what uname(2) gives. Written while the thread is not in application code
 /// only.
 pub const NAMES: u64 = 0x140;

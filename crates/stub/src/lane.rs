@@ -130,14 +130,12 @@ pub const EPOLL_ODD: u32 = 0x3000_0000;
 /// part of the address space.
 pub const USER_END: u64 = 0x7ff0_0000_0000 - 0x1000;
 const _: () = assert!(KINDS_AT + KINDS == TEXT + super::TEXT_LEN);
-const _: () = assert!(area::NEW_MASK + 8 <= area::WORDS_END && area::SID < 256);
-const _: () = assert!(area::WORDS_END <= area::STACK_AT && area::STACK_AT + 4 <= area::STACKS);
+const _: () = assert!(area::SID < 256 && area::MASK.is_multiple_of(8));
 const _: () = assert!(area::STACKS + 2 * STACK_LEN <= area::NAMES);
 const _: () = assert!(area::NAMES + area::NAMES_LEN <= area::FIRST_UC);
 
 /// How many words tell what is answered where it is made, from [`area::PID`] on.
 pub const WORDS: usize = 14;
-const _: () = assert!(area::PID + 4 * WORDS as u64 == area::MASK);
 
 /// The calls that are answered where they are made, with their kinds, and their words: 0 or the
 /// answer, or [`ASK`].

@@ -76,13 +76,16 @@ impl MountFlags {
     pub const ATIME: MountFlags = MountFlags::NOATIME
         .union(MountFlags::NODIRATIME)
         .union(MountFlags::RELATIME);
+    /// What no program asks for: the kernel has these flags set, and they stay.
+    pub const OURS: MountFlags = MountFlags::UNBINDABLE
+        .union(MountFlags::LOCKED)
+        .union(MountFlags::INTERNAL)
+        .union(MountFlags::CONFIDENTIAL);
     /// The flags that `MS_*` ask for; the access times' rule is relatime where nothing else is
     /// said.
     #[must_use]
     pub fn from_ms(ms: u32) -> MountFlags {
-        let own = MountFlags::UNBINDABLE | MountFlags::LOCKED;
-        let own = own | MountFlags::INTERNAL | MountFlags::CONFIDENTIAL;
-        let mut f = MountFlags::from_bits_truncate(ms) - own;
+        let mut f = MountFlags::from_bits_truncate(ms) - MountFlags::OURS;
         if ms & (abi::linux::MS_STRICTATIME | abi::linux::MS_NOATIME) == 0 {
             f |= MountFlags::RELATIME;
         } else {

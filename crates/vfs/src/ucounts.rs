@@ -10,11 +10,13 @@
 //! all lose. How much a user may have, `sentry::kernel` says. A new kind of object is charged so:
 //! `cred.ucounts().charge(Kind::Kmem, bytes, u64::MAX)`, no charge is ENOMEM, and the object keeps
 //! the [`Charge`]. Where it cannot fail, [`Ucounts::force`], and its maker is asked before
-//! ([`crate::Credentials::may_take_more`]). It is charged to the user of the initial namespace whom
-//! it counts for in the end ([`Ucounts::outermost`]): namespaces have no limits of it.
+//! ([`crate::Credentials::may_take_more`]).
 //!
 //! Invariants: a count is the sum of the [`Charge`]s that live here and below; a refused charge
-//! leaves no trace. The table of users is a leaf lock; counts need none. Memory is charged by most
+//! leaves no trace. Of memory only users of the initial namespace have counts
+//! ([`Ucounts::outermost`]): namespaces have no limits of it, and what is charged keeps no
+//! namespace, as a charge keeps whom it is charged to: a file that was made in one may stay, and
+//! keyrings that end with one must not keep it. The table of users is a leaf lock; counts need none. Memory is charged by most
 //! calls of all threads of a user, so its count is kept in parts, a thread's in one of them
 //! ([`Parts`]). What comes to the total of a user of the initial namespace counts within its
 //! container's limit of memory as well ([`count_in`]).
@@ -361,11 +363,14 @@ impl Ucounts {
     /// Adds bytes of the kernel's memory that the caller gives back by [`Ucounts::give_back`],
     /// whatever the limits: a [`Charge`] without a reference of its own.
     pub(crate) fn take(&self, bytes: u64) {
-        self.add(Kind::Kmem, bytes as i64);
+        self.last().add(Kind::Kmem, bytes as i64);
     }
     /// See [`Ucounts::take`].
     pub(crate) fn give_back(&self, bytes: u64) {
-        self.add(Kind::Kmem, -(bytes as i64));
+        self.last().add(Kind::Kmem, -(bytes as i64));
+    }
+    fn last(&self) -> &Ucounts {
+        self.upwards().last().unwrap_or(self)
     }
     pub(crate) fn is_root(&self) -> bool {
         self.uid == 0 && self.ns.is_initial()
@@ -479,8 +484,6 @@ impl Ucounts {
     /// Charges `n` whatever the limits.
     #[must_use]
     pub fn force(self: &Arc<Self>, k: Kind, n: u64) -> Charge {
-        // (A charge keeps whom it is charged to, and so the namespace: what is made in one may
-        // stay when it ends, or be what it keeps itself.)
         let to = match k {
             Kind::Kmem => self.outermost(),
             _ => self.clone(),

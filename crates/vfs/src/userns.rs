@@ -13,6 +13,7 @@ use crate::cred::{Caps, Credentials};
 use crate::ucounts::{Charge, Kind, Limits, Users};
 use abi::Result;
 use abi::errno::{EINVAL, ENOSPC, EPERM};
+use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -126,11 +127,11 @@ struct Inner {
     parent_could_setfcap: bool,
     users: Users,
     limits: Limits,
-    kept: OnceLock<Box<dyn Kept>>,
+    at_end: Mutex<Vec<(usize, Box<dyn AtEnd>)>>,
 }
 
-/// What ends with a user namespace ([`UserNs::keep`]).
-pub trait Kept: std::fmt::Debug + Send + Sync {}
+/// What ends with a user namespace, by being dropped ([`UserNs::at_end`]).
+pub trait AtEnd: std::fmt::Debug + Send + Sync {}
 
 /// A user namespace; the default is the initial one.
 ///
@@ -190,7 +191,7 @@ impl UserNs {
             parent_could_setfcap: cred.effective.contains(Caps::SETFCAP),
             users: Users::default(),
             limits: Limits::none(),
-            kept: OnceLock::new(),
+            at_end: Mutex::default(),
         };
         let new = UserNs {
             inner: Some(Arc::new(inner)),
@@ -198,11 +199,14 @@ impl UserNs {
         };
         Ok(new.enter(cred))
     }
-    /// Keeps what `make` gives, which is dropped when the namespace ends, by whoever leaves it
-    /// last, under whatever locks. The first one is kept, and the initial namespace keeps nothing.
-    pub fn keep(&self, make: impl FnOnce() -> Box<dyn Kept>) {
-        if let Some(i) = &self.inner {
-            i.kept.get_or_init(make);
+    /// What `make` gives is dropped when the namespace ends, by whoever leaves it last, under
+    /// whatever locks; one for each `whose` (a container's keys: a process of another container in
+    /// the same pod may enter the namespace). The initial namespace does not end.
+    pub fn at_end(&self, whose: usize, make: impl FnOnce() -> Box<dyn AtEnd>) {
+        let Some(i) = &self.inner else { return };
+        let mut all = i.at_end.lock();
+        if all.iter().all(|e| e.0 != whose) {
+            all.push((whose, make()));
         }
     }
     /// Credentials with all rights in this namespace, and none elsewhere (`set_cred_user_ns`).

@@ -20,14 +20,15 @@ use std::sync::mpsc::{Sender, channel};
 pub trait Later: Send + Sync {
     /// Does it. The caller holds no lock.
     fn run(&self);
-    /// Has another thread do it ([`by_service`]). The caller may hold any lock.
+    /// Has another thread do it ([`by_service`]; [`by_long_service`] where an application decides how
+    /// much it is). The caller may hold any lock.
     fn elsewhere(self: Arc<Self>);
 }
 
 /// A thread that does what no other does: there from the first on.
 type Service = Mutex<Option<Sender<Arc<dyn Later>>>>;
 
-/// Of what is short: who waits for it is told.
+/// Of what is short. (Most is: what others wait for is told here.)
 static SHORT: Service = Mutex::new(None);
 /// Of what may take as long as an application has made it: its files' and rings' ends.
 static LONG: Service = Mutex::new(None);

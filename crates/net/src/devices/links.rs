@@ -208,7 +208,7 @@ impl NetNamespace {
                 started: false,
                 link_local: wanted.link_local.unwrap_or(true),
                 taken_flags: 0,
-                // Programs get no super-segments.
+                // Programs say whether they take super-segments.
                 gso_max: if matches!(kind, NewKind::Tun(_)) {
                     0
                 } else {
@@ -270,6 +270,16 @@ impl NetNamespace {
         }
         self.tell(&news);
         Ok(())
+    }
+
+    /// The stack may make super-segments of so many bytes for it; 0: none.
+    pub(crate) fn set_gso_max(self: &Arc<Self>, index: i32, max: u32) {
+        let mut t = self.table.lock();
+        let entry = t.entries.get_mut(&index);
+        if let Some(e) = entry.filter(|e| e.gso_max != max) {
+            e.gso_max = max;
+            self.apply(&t);
+        }
     }
 
     fn carrier_changed(&self, index: i32) {

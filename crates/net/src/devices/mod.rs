@@ -12,6 +12,7 @@
 //! device      a device and its frames
 //! bridge      where a bridge's frames go
 //! tun         devices whose frames a program reads and writes
+//! offload     what they say of checksums and super-segments
 //! ```
 //!
 //! A namespace that has none but its loopback has no stack: it gets one with its first device.
@@ -23,6 +24,7 @@ mod device;
 mod later;
 mod links;
 mod news;
+mod offload;
 mod table;
 mod tun;
 

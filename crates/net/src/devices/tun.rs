@@ -5,12 +5,13 @@
 //!
 //! - What waits for a program is bounded, and its device's maker's memory. What finds no room is
 //!   lost, as on a wire.
-//! - A program gets whole packets with whole checksums: the stack makes no super-segments for these
-//!   devices, and one that comes from another device is lost.
+//! - A program gets super-segments and unfinished checksums only where it takes them
+//!   (IFF_VNET_HDR and TUNSETOFFLOAD); else they are cut and made here ([`super::offload`]).
 //! - What a program writes waits in the device's inbox as any frame does.
 
 use super::device::{Device, Kind};
 use super::links::{LinkRequest, NewKind};
+use super::offload;
 use crate::ns::NetNamespace;
 use abi::errno::{EAGAIN, EBADFD, EBUSY, EEXIST, EFAULT, EINVAL, EIO, ENOTTY, EPERM};
 use abi::{Result, Va};
@@ -19,7 +20,7 @@ use netstack::ip::{FrameMeta, Sent};
 use parking_lot::Mutex;
 use std::any::Any;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::file::IoctlContext;
 use vfs::{Caps, File, FileOps, Sink, Source, Stat};
@@ -28,9 +29,11 @@ use wait::{Events, WaitQueue};
 /// Frames and bytes that wait for a program (`TUN_READQ_SIZE`).
 const MOST_FRAMES: usize = 500;
 const MOST_BYTES: usize = 2 << 20;
-const ETHERNET: usize = 14;
-/// The longest packet, with its link header and what a program says before it.
-const LONGEST: usize = 65_535 + ETHERNET + PI;
+pub(super) const ETHERNET: usize = 14;
+/// The longest packet, with its link header.
+const LONGEST: usize = 65_535 + ETHERNET;
+/// What a program may say that a `virtio_net_hdr` takes.
+const HEADER_MAX: usize = 4096;
 /// `struct tun_pi`.
 const PI: usize = 4;
 
@@ -38,6 +41,7 @@ const IFF_TUN: u16 = 1;
 const IFF_TAP: u16 = 2;
 const IFF_NO_PI: u16 = 0x1000;
 const IFF_ONE_QUEUE: u16 = 0x2000;
+const IFF_VNET_HDR: u16 = 0x4000;
 const IFF_TUN_EXCL: u16 = 0x8000;
 
 const TUNSETNOCSUM: u32 = 0x4004_54c8;
@@ -48,7 +52,20 @@ const TUNSETGROUP: u32 = 0x4004_54ce;
 const TUNGETFEATURES: u32 = 0x8004_54cf;
 const TUNSETOFFLOAD: u32 = 0x4004_54d0;
 const TUNGETIFF: u32 = 0x8004_54d2;
+const TUNGETVNETHDRSZ: u32 = 0x8004_54d7;
+const TUNSETVNETHDRSZ: u32 = 0x4004_54d8;
+const TUNSETVNETLE: u32 = 0x4004_54dc;
+const TUNGETVNETLE: u32 = 0x8004_54dd;
+
+/// What a program takes (`TUN_F_*`).
+const CSUM: u32 = 1;
+const TSO: u32 = 2 | 4;
+const TSO_ECN: u32 = 8;
+const UFO: u32 = 0x10;
+const USO: u32 = 0x20 | 0x40;
 const IFREQ: usize = 40;
+
+const FEATURES: u16 = IFF_TUN | IFF_TAP | IFF_NO_PI | IFF_ONE_QUEUE | IFF_VNET_HDR;
 
 /// What a program reads and writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,11 +82,19 @@ pub(crate) struct Tun {
     queue: Mutex<Queue>,
     /// It stays when its program goes.
     persistent: AtomicBool,
+    /// The program says, and is told, of each packet what a `virtio_net_hdr` tells, in so many
+    /// bytes.
+    has_header: AtomicBool,
+    header_len: AtomicUsize,
+    /// It was asked for words of the little order.
+    is_little: AtomicBool,
+    /// `TUN_F_*`.
+    takes: AtomicU32,
 }
 
 #[derive(Default)]
 struct Queue {
-    frames: VecDeque<Bytes>,
+    frames: VecDeque<(FrameMeta, Bytes)>,
     bytes: usize,
 }
 
@@ -86,6 +111,26 @@ impl Tun {
             reader: Mutex::default(),
             queue: Mutex::default(),
             persistent: AtomicBool::new(false),
+            has_header: AtomicBool::new(false),
+            header_len: AtomicUsize::new(FrameMeta::LEN),
+            is_little: AtomicBool::new(false),
+            takes: AtomicU32::new(0),
+        }
+    }
+
+    /// What its program takes, and is told of.
+    fn takes(&self) -> u32 {
+        match self.has_header.load(Ordering::Relaxed) {
+            true => self.takes.load(Ordering::Relaxed),
+            false => 0,
+        }
+    }
+
+    /// The longest super-segments that the stack may make for it: one size for all kinds.
+    fn gso_max(&self) -> u32 {
+        match self.takes() & TSO {
+            TSO => 65_536,
+            _ => 0,
         }
     }
 
@@ -95,53 +140,45 @@ impl Tun {
 
     /// A frame leaves by the device.
     pub fn send(&self, meta: &FrameMeta, frame: &Bytes) -> Sent {
-        let reader = self.reader.lock().upgrade();
-        let (Some(reader), FrameMeta::GSO_NONE) = (reader, meta.gso_kind()) else {
+        let Some(reader) = self.reader.lock().upgrade() else {
             return Sent::Yes;
         };
-        let frame = finished(meta, frame);
-        {
-            let mut q = self.queue.lock();
-            if q.frames.len() >= MOST_FRAMES || q.bytes + frame.len() > MOST_BYTES {
-                return Sent::Yes;
-            }
-            q.bytes += frame.len();
-            q.frames.push_back(frame);
+        let takes = self.takes();
+        let whole = FrameMeta::default();
+        let cut = match meta.gso_kind() {
+            FrameMeta::GSO_NONE => false,
+            FrameMeta::GSO_TCPV4 | FrameMeta::GSO_TCPV6 => takes & TSO != TSO,
+            _ => takes & USO != USO,
+        };
+        if cut {
+            // As many as find room.
+            let _ = offload::cut(meta, frame).try_for_each(|f| self.put(whole, f));
+        } else if takes & CSUM == 0 {
+            let _ = self.put(whole, offload::finished(meta, frame));
+        } else {
+            let _ = self.put(*meta, frame.clone());
         }
         reader.queue.notify(Events::READABLE);
         Sent::Yes
     }
 
-    fn take(&self) -> Option<Bytes> {
+    /// Has a frame wait for the program; `None` where there is no room.
+    fn put(&self, meta: FrameMeta, frame: Bytes) -> Option<()> {
         let mut q = self.queue.lock();
-        let frame = q.frames.pop_front()?;
-        q.bytes -= frame.len();
-        Some(frame)
+        if q.frames.len() >= MOST_FRAMES || q.bytes + frame.len() > MOST_BYTES {
+            return None;
+        }
+        q.bytes += frame.len();
+        q.frames.push_back((meta, frame));
+        Some(())
     }
-}
 
-/// A frame whose transport's checksum is whole.
-fn finished(meta: &FrameMeta, frame: &Bytes) -> Bytes {
-    let start = usize::from(meta.csum_start);
-    let at = start + usize::from(meta.csum_offset);
-    if meta.flags & FrameMeta::NEEDS_CSUM == 0 || at + 2 > frame.len() {
-        return frame.clone();
+    fn take(&self) -> Option<(FrameMeta, Bytes)> {
+        let mut q = self.queue.lock();
+        let (meta, frame) = q.frames.pop_front()?;
+        q.bytes -= frame.len();
+        Some((meta, frame))
     }
-    let mut whole = frame.to_vec();
-    let words = whole[start..].chunks(2);
-    let mut sum: u64 = words
-        .map(|w| u64::from(u16::from_be_bytes([w[0], w.get(1).copied().unwrap_or(0)])))
-        .sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    // 0 would say that there is none.
-    let sum = match !(sum as u16) {
-        0 => 0xffff,
-        n => n,
-    };
-    whole[at..at + 2].copy_from_slice(&sum.to_be_bytes());
-    whole.into()
 }
 
 /// An open `/dev/net/tun`.
@@ -164,6 +201,17 @@ impl Attached {
             Kind::Tun(t) => Some(t),
             _ => None,
         }
+    }
+
+    /// The bytes before each packet: what is said of its protocol, and of its sums and pieces.
+    fn before(&self, tun: &Tun) -> (usize, usize) {
+        let has = |flag| self.flags & flag != 0;
+        let pi = if has(IFF_NO_PI) { 0 } else { PI };
+        let header = match has(IFF_VNET_HDR) {
+            true => tun.header_len.load(Ordering::Relaxed),
+            false => 0,
+        };
+        (pi, header)
     }
 }
 
@@ -194,7 +242,7 @@ impl TunFile {
             IFF_TAP => Layer::Ethernet,
             _ => return Err(EINVAL),
         };
-        if flags & !(IFF_TUN | IFF_TAP | IFF_NO_PI | IFF_ONE_QUEUE | IFF_TUN_EXCL) != 0 {
+        if flags & !(FEATURES | IFF_TUN_EXCL) != 0 {
             return Err(EINVAL);
         }
         let cred = cx.credentials();
@@ -230,11 +278,43 @@ impl TunFile {
             }
             *reader = Arc::downgrade(&self.shared);
         }
+        let has_header = flags & IFF_VNET_HDR != 0;
+        tun.has_header.store(has_header, Ordering::Relaxed);
+        let gso_max = tun.gso_max();
         req[..16].fill(0);
         req[..i.name.len().min(15)].copy_from_slice(&i.name.as_bytes()[..i.name.len().min(15)]);
         *at = Some(new);
         drop(at);
+        self.ns.set_gso_max(index, gso_max);
         self.ns.tell_link(index);
+        Ok(())
+    }
+
+    /// TUNSETOFFLOAD (`set_offload`): `EINVAL` tells a program of what is not known.
+    fn set_offload(&self, asked: u64) -> Result<()> {
+        let at = self.attached()?;
+        let tun = at.tun().ok_or(EBADFD)?;
+        let mut left = u32::try_from(asked).map_err(|_| EINVAL)?;
+        let mut takes = 0;
+        if left & CSUM != 0 {
+            takes = left & (CSUM | TSO);
+            if left & TSO != 0 {
+                left &= !TSO_ECN;
+            }
+            left &= !(CSUM | TSO | UFO);
+            if left & USO == USO {
+                takes |= USO;
+                left &= !USO;
+            }
+        }
+        if left != 0 {
+            return Err(EINVAL);
+        }
+        tun.takes.store(takes, Ordering::Relaxed);
+        let place = at.device.place();
+        if let Some(ns) = place.ns.upgrade() {
+            ns.set_gso_max(place.index, tun.gso_max());
+        }
         Ok(())
     }
 }
@@ -243,21 +323,27 @@ impl FileOps for TunFile {
     fn read(&self, _: &File, dst: &mut dyn Sink, _: u64) -> Result<usize> {
         let at = self.attached()?;
         let tun = at.tun().ok_or(EBADFD)?;
-        let frame = tun.take().ok_or(EAGAIN)?;
+        let (meta, frame) = tun.take().ok_or(EAGAIN)?;
+        let (pi, header) = at.before(tun);
         let kind = [frame[12], frame[13]];
-        let data = match tun.layer {
-            Layer::Ethernet => &frame[..],
-            Layer::Ip => &frame[ETHERNET..],
+        let begin = match tun.layer {
+            Layer::Ethernet => 0,
+            Layer::Ip => ETHERNET,
         };
+        let data = &frame[begin..];
+        if dst.remaining() < pi + header {
+            return Err(EINVAL);
+        }
         let mut whole = Vec::new();
-        if at.flags & IFF_NO_PI == 0 {
+        if pi != 0 {
             const TUN_PKT_STRIP: u16 = 1;
-            if dst.remaining() < PI {
-                return Err(EINVAL);
-            }
-            let cut = PI + data.len() > dst.remaining();
+            let cut = pi + header + data.len() > dst.remaining();
             whole.extend_from_slice(&(if cut { TUN_PKT_STRIP } else { 0 }).to_le_bytes());
             whole.extend_from_slice(&kind);
+        }
+        if header != 0 {
+            whole.extend_from_slice(&offload::tells(&meta, begin));
+            whole.resize(pi + header, 0);
         }
         whole.extend_from_slice(data);
         crate::msgqueue::put_all(dst, &whole)
@@ -271,15 +357,13 @@ impl FileOps for TunFile {
             return Err(EIO);
         }
         let n = src.remaining();
-        let pi = if at.flags & IFF_NO_PI == 0 { PI } else { 0 };
-        if n < pi
-            + if tun.layer == Layer::Ethernet {
-                ETHERNET
-            } else {
-                1
-            }
-            || n > LONGEST
-        {
+        let (pi, header) = at.before(tun);
+        let begin = pi + header;
+        let least = match tun.layer {
+            Layer::Ethernet => ETHERNET,
+            Layer::Ip => 1,
+        };
+        if n < begin + least || n > begin + LONGEST {
             return Err(EINVAL);
         }
         let mut data = vec![0; n];
@@ -290,20 +374,26 @@ impl FileOps for TunFile {
                 k => done += k,
             }
         }
-        let frame: Bytes = match tun.layer {
-            Layer::Ethernet => Bytes::from(data).slice(pi..),
+        let mut says = [0; FrameMeta::LEN];
+        if header != 0 {
+            says.copy_from_slice(&data[pi..pi + FrameMeta::LEN]);
+        }
+        let (frame, before): (Bytes, usize) = match tun.layer {
+            Layer::Ethernet => (Bytes::from(data).slice(begin..), 0),
             Layer::Ip => {
-                let kind = match (pi, data[pi] >> 4) {
+                let kind = match (pi, data[begin] >> 4) {
                     (0, 4) => [8, 0],
                     (0, 6) => [0x86, 0xdd],
                     (0, _) => return Err(EINVAL),
                     _ => [data[2], data[3]],
                 };
-                [&[0; 12][..], &kind, &data[pi..]].concat().into()
+                let frame = [&[0; 12][..], &kind, &data[begin..]].concat();
+                (frame.into(), ETHERNET)
             }
         };
+        let (meta, frame) = offload::told(&says, frame, before)?;
         // One that finds no room is lost.
-        let _ = at.device.arrive(&FrameMeta::default(), &frame);
+        let _ = at.device.arrive(&meta, &frame);
         Ok(n)
     }
 
@@ -329,8 +419,7 @@ impl FileOps for TunFile {
         let va = Va(arg);
         match cmd {
             TUNGETFEATURES => {
-                let known = u32::from(IFF_TUN | IFF_TAP | IFF_NO_PI | IFF_ONE_QUEUE);
-                cx.copy_out(va, &known.to_le_bytes())?;
+                cx.copy_out(va, &u32::from(FEATURES).to_le_bytes())?;
             }
             TUNSETIFF => {
                 let mut req = [0; IFREQ];
@@ -354,11 +443,37 @@ impl FileOps for TunFile {
             }
             // Who else may take it: those who may make it.
             TUNSETNOCSUM | TUNSETOWNER | TUNSETGROUP => drop(self.attached()?),
-            TUNSETOFFLOAD => {
-                self.attached()?;
-                if arg != 0 {
+            TUNSETOFFLOAD => self.set_offload(arg)?,
+            TUNGETVNETHDRSZ => {
+                let at = self.attached()?;
+                let tun = at.tun().ok_or(EBADFD)?;
+                let len = tun.header_len.load(Ordering::Relaxed) as u32;
+                cx.copy_out(va, &len.to_le_bytes())?;
+            }
+            TUNSETVNETHDRSZ => {
+                let at = self.attached()?;
+                let tun = at.tun().ok_or(EBADFD)?;
+                let mut len = [0; 4];
+                cx.copy_in(va, &mut len)?;
+                let len = usize::try_from(i32::from_le_bytes(len)).map_err(|_| EINVAL)?;
+                if !(FrameMeta::LEN..=HEADER_MAX).contains(&len) {
                     return Err(EINVAL);
                 }
+                tun.header_len.store(len, Ordering::Relaxed);
+            }
+            // This machine's order is the little one in any case.
+            TUNGETVNETLE => {
+                let at = self.attached()?;
+                let tun = at.tun().ok_or(EBADFD)?;
+                let set = u32::from(tun.is_little.load(Ordering::Relaxed));
+                cx.copy_out(va, &set.to_le_bytes())?;
+            }
+            TUNSETVNETLE => {
+                let at = self.attached()?;
+                let tun = at.tun().ok_or(EBADFD)?;
+                let mut set = [0; 4];
+                cx.copy_in(va, &mut set)?;
+                tun.is_little.store(set != [0; 4], Ordering::Relaxed);
             }
             _ => return Err(ENOTTY),
         }

@@ -38,8 +38,8 @@
 //! - A signal that the application does not block is never left waiting: a sender notes it
 //!   ([`RemoteLanes::note_pending`]), then reads the mask; the application writes the mask, then
 //!   looks at what was noted.
-//! - A trampoline is not changed while its address space lives, and a site ends only when no thread
-//!   stands at a place that only a live site explains ([`sites`]).
+//! - A trampoline is not changed while its address space lives, and a thread that stands at a place
+//!   that only a live site explains is known to, also when the site ends meanwhile ([`sites`]).
 //! - What nobody calls costs nothing: no thread spins whose budget is used up ([`wait::spin`]), and
 //!   a platform without lanes has no object that could be asked.
 //! - All calls that the Sentry answers come out as [`Event::Syscall`], whichever way they took:
@@ -147,8 +147,7 @@ pub trait SpaceLanes {
     /// pointer to it, for [`sites::jump`]. `None` where there are no more trampolines.
     fn add_site(&self, site: sites::Site) -> Option<u32>;
     /// The sites of `r` are live no more. The caller has unmapped their pages, and maps them again,
-    /// with what was there before, afterwards: this returns when no thread stands at a place that
-    /// only a live site explains.
+    /// with what was there before, afterwards: this waits for no thread ([`sites`]).
     fn retire_sites(&self, r: std::ops::Range<u64>);
     /// There are no lanes any more: no site is live, and what lies at the table's place is
     /// unmapped.

@@ -9,10 +9,13 @@
 //!   thrown away. Only of a live site are the places known where a thread may stand or trap that
 //!   the original code has not: the `int3` over its `syscall` instruction, and its slot. What
 //!   happens at the place of another is the application's own.
-//! - A site ends ([`crate::lanes::SpaceLanes::retire_sites`]) while its page is not mapped, and not
-//!   before every thread that was in application code has been stopped once: where one stood at
-//!   such a place, or had just trapped there, its registers have been made the application's by
-//!   then.
+//! - A site ends ([`crate::lanes::SpaceLanes::retire_sites`]) while its page is not mapped. A thread
+//!   that is in application code then keeps the sites as they were before the first end
+//!   ([`crate::process::kick::Kick::remember`]): by these it is known where it stands, or has just
+//!   trapped. And it is sent a kick, which it takes before it runs an instruction of what comes
+//!   there next; so these are right until it has come out, also for what was added while it was
+//!   there. (One that has the kick blocked, by a frame of its own, can mistake its own code for a
+//!   site's, and nothing else. Nobody waits for it.)
 //! - [`Sites`] is never changed, but replaced by another: who drives a thread keeps the one that it
 //!   knows, and compares a number to learn of the next. So no event waits for a lock, and finding a
 //!   place takes O(log n).

@@ -125,10 +125,12 @@ impl Thread {
             self.sites = self.process.sites();
         }
         let why = Why::of(stop.signal, stop.code);
-        let stopped = if self.sites.0.is_empty() {
+        let before = self.kick.remembered();
+        let sites = before.as_deref().unwrap_or(&self.sites.0);
+        let stopped = if sites.is_empty() {
             Stopped::Outside
         } else {
-            outside(self.view(), &self.sites.0, &mut regs, why, pending)
+            outside(self.view(), sites, &mut regs, why, pending)
         };
         if stopped == Stopped::Between {
             return None;

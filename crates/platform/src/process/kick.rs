@@ -8,6 +8,7 @@
 
 use crate::lanes::RemoteLanes;
 use crate::lanes::area::ThreadArea;
+use crate::lanes::sites::Sites;
 use crate::process::{KICK, Process, Unit};
 use crate::{Interrupter, Lanes};
 use hostcall::process as host;
@@ -45,6 +46,10 @@ pub struct Kick {
     state: AtomicU8,
     /// Odd while in application code.
     stays: AtomicU64,
+    /// The sites before the first end of one in this stay in application code; whether there was
+    /// one.
+    before: Mutex<Option<Arc<Sites>>>,
+    remembers: AtomicBool,
     watched: AtomicBool,
 }
 
@@ -60,6 +65,8 @@ impl Kick {
             sending: Mutex::new(()),
             state: AtomicU8::new(IDLE),
             stays: AtomicU64::new(0),
+            before: Mutex::new(None),
+            remembers: AtomicBool::new(false),
             watched: AtomicBool::new(false),
         })
     }
@@ -85,11 +92,31 @@ impl Kick {
     /// The thread is about to go on. Tells whether a kick has been sent that it must take first.
     pub fn entered(&self) -> bool {
         self.stays.fetch_or(1, Ordering::SeqCst);
+        if self.remembers.load(Ordering::SeqCst) {
+            // (Also if it was for this stay: nothing of what ended is mapped by now.)
+            let mut before = self.before.lock();
+            self.remembers.store(false, Ordering::SeqCst);
+            *before = None;
+        }
         let due = self.state.load(Ordering::SeqCst) == SENT;
         if due {
             self.watch();
         }
         due
+    }
+    /// Sites are about to end, whose pages are not mapped, while it is in application code: these
+    /// there are.
+    pub fn remember(&self, sites: &Arc<Sites>) {
+        let mut before = self.before.lock();
+        before.get_or_insert_with(|| sites.clone());
+        self.remembers.store(true, Ordering::SeqCst);
+    }
+    /// What tells where it stands, if sites have ended since it went into application code.
+    pub fn remembered(&self) -> Option<Arc<Sites>> {
+        match self.remembers.load(Ordering::SeqCst) {
+            true => self.before.lock().clone(),
+            false => None,
+        }
     }
     /// The thread stands still.
     pub fn left(&self) {

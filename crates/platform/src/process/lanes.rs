@@ -12,7 +12,6 @@ use abi::{Result, nr};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 use stub::AREA_LEN;
 use stub::lane::{TABLE, TABLE_LEN};
 
@@ -23,9 +22,6 @@ pub(super) enum SlotArea {
     /// There could be none; what may be mapped nevertheless.
     Failed(Option<Arc<Area>>),
 }
-
-/// How long its threads may take to come out of application code.
-pub(super) const QUIESCE_LIMIT: Duration = Duration::from_secs(30);
 
 /// Unit 0 is the zygote's.
 pub(super) const NO_UNIT: u32 = 0;
@@ -155,40 +151,22 @@ impl Process {
         self.change_sites(|s| s.add(self.factory.unit(unit), site))
     }
 
-    /// See [`crate::lanes::SpaceLanes::retire_sites`].
+    /// See [`crate::lanes::SpaceLanes::retire_sites`], and [`crate::lanes::sites`] for the order.
     pub fn retire_sites(&self, r: &Range<u64>) {
-        if !self.sites().0.has_live(r) {
+        let (before, _) = self.sites();
+        if !before.has_live(r) {
             return;
         }
-        self.quiesce();
-        self.change_sites(|s| s.retire(r));
-    }
-
-    /// Waits until every thread that is in application code now has come out once: what it was
-    /// stopped at has been looked up by then. Nothing in the Sentry that such a thread may need
-    /// meanwhile is held by the caller, but the memory manager's lock, which is taken only for an
-    /// event that has been given.
-    pub(super) fn quiesce(&self) {
-        let stay = |k: &Arc<Kick>| k.stay().map(|s| (k.clone(), s));
-        let there: Vec<(Arc<Kick>, u64)> = self.kicks.lock().iter().filter_map(stay).collect();
-        for (k, _) in &there {
-            crate::Interrupter::interrupt(&**k);
+        // Who comes into application code from now on finds the page unmapped, and stands nowhere.
+        let there = |k: &&Arc<Kick>| k.stay().is_some();
+        let there: Vec<Arc<Kick>> = self.kicks.lock().iter().filter(there).cloned().collect();
+        for k in &there {
+            k.remember(&before);
         }
-        let until = Instant::now() + QUIESCE_LIMIT;
-        for (k, stay) in there {
-            let mut looks = 0u32;
-            // One that computes and does not take its kick is ended by the watchdog; one that waits
-            // in the host for a page of a file that does not come, here.
-            while k.stay() == Some(stay) {
-                looks += 1;
-                if looks < 50 {
-                    std::thread::yield_now();
-                } else if Instant::now() < until {
-                    std::thread::sleep(Duration::from_micros(50));
-                } else {
-                    return self.kill();
-                }
-            }
+        self.change_sites(|s| s.retire(r));
+        // None is waited for: it is its own affair if it does not take its kick.
+        for k in there {
+            crate::Interrupter::interrupt(&*k);
         }
     }
 

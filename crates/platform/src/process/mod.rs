@@ -120,7 +120,7 @@ struct Areas {
     /// Numbers of thread areas that are mapped and free; 0 is the service thread's.
     free: Vec<u32>,
     /// What is mapped at each number from 1 on, until the process ends or is renewed, or the unit
-    /// is given back: all processes have them from one file.
+    /// is given back to the file that all processes' areas are from.
     units: Vec<Option<Unit>>,
     /// Numbers with nothing mapped.
     vacant: Vec<u32>,

@@ -4,8 +4,7 @@ use super::factory::{Drive, Unit, kick_spawner};
 use super::listener::{Claim, Listener};
 use super::patience::{LOOK, Patience};
 use super::{
-    AREAS_KEPT, Process, RENEW_LIMIT, START_LIMIT, has_ended, read_i32, readable_within, word,
-    write_words,
+    Process, RENEW_LIMIT, START_LIMIT, has_ended, read_i32, readable_within, word, write_words,
 };
 use crate::frame::{Frame, u64_at};
 use abi::errno::{EAGAIN, ESRCH};
@@ -20,6 +19,8 @@ use stub::{AREA_LEN, AREAS, Symbol, area};
 /// host's.
 pub(super) const IDLE_MAX: usize = 4;
 pub(super) const IDLE_ALL: u32 = 64;
+/// How many areas without a thread stay mapped in a process.
+const FREE_KEPT: usize = 8;
 
 /// A thread just started in a stub process, and what it uses.
 pub struct RawThread {
@@ -396,7 +397,7 @@ impl Process {
         {
             let areas = &mut self.spawner.lock().areas;
             // (The first stays where the process is renewed.)
-            if no == 1 || areas.free.len() < AREAS_KEPT {
+            if no == 1 || areas.free.len() < FREE_KEPT {
                 areas.free.push(no);
                 return;
             }

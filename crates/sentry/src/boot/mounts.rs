@@ -274,7 +274,7 @@ fn protect(cx: &PathCx<'_>, ns: &Arc<MountNamespace>, spec: &ContainerSpec) -> T
             "make the root read-only",
         )?;
     }
-    // (What is shown once more is as it is there.)
+    // After the root's own: each place becomes a mount, by a bind, which has the flags of where it is.
     if let Confidential::Files(places) = &spec.confidential {
         for p in places {
             let marked = mark_confidential(cx, ns, p);

@@ -55,7 +55,8 @@ pub(super) fn send_process(
     }
 }
 
-/// Who waits for its user's turn looks so often whether it is to end.
+/// Who waits for its user's turn looks so often whether it is to end. (Not by `Task::block`: this
+/// lock goes to who waits for it, also where another takes it again and again.)
 const LOOK_UP: Duration = Duration::from_millis(10);
 
 /// As [`send_process`], to all that `members` finds.

@@ -229,7 +229,7 @@ fn prepare(cx: &mut Context, a: &CloneArgs, parent_mm: &Arc<mm::Mm>) -> Result<P
         cx.files().fork(&cx.cred())?
     };
     // Another thread may have opened something since the memory was copied.
-    if parent_mm.is_confidential() && !mm.is_confidential() {
+    if parent_mm.is_confidential() {
         mm.set_confidential()?;
     }
     Ok(Prepared {

@@ -66,13 +66,30 @@ impl CpuSum {
     }
 }
 
+/// What the platform counts of a task: changed as one, so that no part is missing or there twice
+/// when it goes to another address space. A clock of application code is the application's, and may
+/// be slow to tell: it is asked without the lock, and again if another came meanwhile.
+#[derive(Default)]
+struct Clocks {
+    now: Option<CpuClock>,
+    /// How many there were.
+    number: u64,
+    /// Of address spaces that it left: in application code, and spun.
+    before: u64,
+    spun_before: u64,
+}
+
+impl Clocks {
+    fn spun(&self) -> u64 {
+        let now = self.now.as_ref();
+        self.spun_before + now.map_or(0, |c| c.spun.load(Ordering::Relaxed))
+    }
+}
+
 /// A task's clocks.
 #[derive(Default)]
 pub struct TaskCpu {
-    app: Mutex<Option<CpuClock>>,
-    /// Of address spaces that it left: in application code, and spun.
-    before: AtomicU64,
-    spun_before: AtomicU64,
+    clocks: Mutex<Clocks>,
     /// The Sentry's thread, on the host; 0 before it runs.
     thread: AtomicI32,
     /// It is to look at its CPU timers: see [`super::cpu_timers`].
@@ -98,22 +115,39 @@ impl TaskCpu {
             self.at_start.store(host_nanos(tid), Ordering::Relaxed);
             self.thread.store(tid, Ordering::Release);
         }
-        let old = self.app.lock().replace(clock);
-        if let Some(old) = old {
-            let (app, spun) = ((old.application)(), old.spun.load(Ordering::Relaxed));
-            self.before.fetch_add(app, Ordering::Relaxed);
-            self.spun_before.fetch_add(spun, Ordering::Relaxed);
+        let (before, number) = self.application();
+        let mut clocks = self.clocks.lock();
+        let new = Clocks {
+            before,
+            spun_before: clocks.spun(),
+            now: Some(clock),
+            number: number + 1,
+        };
+        let old = std::mem::replace(&mut *clocks, new);
+        drop(clocks);
+        // (With it, perhaps, the last of its process.)
+        drop(old);
+    }
+    /// Its time in application code, and the number of the clock that told it.
+    fn application(&self) -> (u64, u64) {
+        loop {
+            let (clock, before, number) = {
+                let c = self.clocks.lock();
+                (c.now.clone(), c.before, c.number)
+            };
+            let now = clock.map_or(0, |c| (c.application)());
+            if self.clocks.lock().number == number {
+                return (before + now, number);
+            }
         }
     }
     /// Another task goes on as this one (execve of a thread that does not lead).
     pub fn take_from(&self, o: &TaskCpu) {
-        *self.app.lock() = o.app.lock().take();
-        let taken = [
-            (&self.before, &o.before),
-            (&self.spun_before, &o.spun_before),
-            (&self.at_start, &o.at_start),
-            (&self.told, &o.told),
-        ];
+        let theirs = std::mem::take(&mut *o.clocks.lock());
+        let number = self.application().1.max(theirs.number) + 1;
+        let old = std::mem::replace(&mut *self.clocks.lock(), Clocks { number, ..theirs });
+        drop(old);
+        let taken = [(&self.at_start, &o.at_start), (&self.told, &o.told)];
         for (to, from) in taken {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }
@@ -125,30 +159,30 @@ impl TaskCpu {
             0 => 0,
             // Read first: what is spun by then is among what the thread has used.
             tid => {
-                let not_its = self.spun() + self.at_start.load(Ordering::Relaxed);
+                let spun = self.clocks.lock().spun();
+                let not_its = spun + self.at_start.load(Ordering::Relaxed);
                 let now = host_nanos(tid).saturating_sub(not_its);
                 self.told.fetch_max(now, Ordering::Relaxed).max(now)
             }
         }
     }
-    fn spun(&self) -> u64 {
-        let app = self.app.lock();
-        let now = app.as_ref().map_or(0, |c| c.spun.load(Ordering::Relaxed));
-        now + self.spun_before.load(Ordering::Relaxed)
-    }
     /// The task's host thread is about to end: its system time moves to the process's sum.
     fn end(&self) -> Cpu {
         let system = self.system();
         self.thread.store(0, Ordering::Relaxed);
-        *self.app.lock() = None;
+        let old = {
+            let mut clocks = self.clocks.lock();
+            clocks.number += 1;
+            clocks.now.take()
+        };
+        drop(old);
         Cpu { user: 0, system }
     }
     /// What the thread has used.
     #[must_use]
     pub fn get(&self) -> Cpu {
-        let clock = self.app.lock().clone();
         Cpu {
-            user: clock.map_or(0, |c| (c.application)()) + self.before.load(Ordering::Relaxed),
+            user: self.application().0,
             system: self.system(),
         }
     }

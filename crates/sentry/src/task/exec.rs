@@ -93,9 +93,9 @@ struct Opened {
 
 impl Opened {
     /// Whether a part of it is where files are confidential.
-    fn is_confidential(&self) -> bool {
+    fn marks_readers(&self) -> bool {
         let linker = self.interpreter.as_ref().map(|(_, f, _)| f);
-        super::is_confidential(&self.file) || linker.is_some_and(|f| super::is_confidential(f))
+        super::marks_readers(&self.file) || linker.is_some_and(|f| super::marks_readers(f))
     }
 }
 
@@ -178,6 +178,9 @@ fn build(
 ) -> Result<Built> {
     let raise = credentials(task, &opened.file)?;
     let mm = memory()?;
+    if opened.marks_readers() {
+        mm.set_confidential()?;
+    }
     task.kernel.prepare_mm(&mm);
     mm.begin_loading();
     let loaded = load(task, &mm, &opened, req, &raise)?;
@@ -228,7 +231,6 @@ pub fn exec(cx: &mut Context, req: ExecRequest) -> Result<()> {
     // May wait for a lease's holder, or for who may forbid it: others' calls on this process do not
     // wait with it.
     let opened = open(&cx.task, &req)?;
-    let is_marked = opened.is_confidential();
     // What the credentials follow from stays as it is until they are installed.
     let guard = CredMutex::lock(cx)?;
     let Built {
@@ -244,7 +246,7 @@ pub fn exec(cx: &mut Context, req: ExecRequest) -> Result<()> {
         let mm = Mm::new(cx.group.container.clas.clone(), space);
         mm.charge_to(cx.cred().ucounts());
         mm.set_bounds(*cx.group.memory.lock());
-        if is_marked || cx.mm().is_confidential() {
+        if cx.mm().is_confidential() {
             mm.set_confidential()?;
         }
         Ok(mm)
@@ -288,7 +290,7 @@ pub fn exec(cx: &mut Context, req: ExecRequest) -> Result<()> {
     files.exec();
     cx.task.set_files(files);
     // Whoever shared memory or descriptors may have opened something meanwhile.
-    if old.is_confidential() && !cx.mm().is_confidential() && cx.mm().set_confidential().is_err() {
+    if old.is_confidential() && cx.mm().set_confidential().is_err() {
         cx.kernel.kill_group(&group, abi::signal::SIGKILL.number());
     }
     drop(old);

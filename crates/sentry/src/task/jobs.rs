@@ -149,7 +149,8 @@ pub enum Notify {
 }
 
 /// A timer has come that nobody is told of. All such timers of a user come no more often, together,
-/// than one would: the thread that serves them is everybody's.
+/// than one would: the thread that serves them is everybody's. It has at most as many as it has
+/// POSIX timers, which count as signals, and processes, each with one of setitimer(2).
 fn nobody_told(user: &Ucounts) -> Rearm {
     let timers = user.count(Kind::Signals).max(1) + user.count(Kind::Processes);
     Rearm::After(ipc::timer::MIN_PERIOD.saturating_mul(timers))
@@ -166,8 +167,9 @@ impl Timers {
                 let (Some(k), Some(g)) = (kernel.upgrade(), group.upgrade()) else {
                     return Rearm::Later;
                 };
-                // It stands still until its signal is taken (`it_real_fn`): else the shortest
-                // intervals of many processes would keep the timers' thread from everybody else's.
+                // Once told of, it stands still until its signal is taken (`it_real_fn`): else the
+                // shortest intervals of many processes would keep the timers' thread from
+                // everybody else's.
                 let waits = |g: &ThreadGroup| g.shared.bits().contains(SIGALRM);
                 if waits(&g) {
                     return nobody_told(&user);

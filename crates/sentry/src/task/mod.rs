@@ -210,9 +210,9 @@ pub struct VforkDone {
     pub queue: WaitQueue,
 }
 
-/// Whether the file is where files are confidential ([`MountFlags::CONFIDENTIAL`]), and can be
-/// read by this.
-fn is_confidential(f: &File) -> bool {
+/// Whether who has this file is confidential: it is where files are so
+/// ([`MountFlags::CONFIDENTIAL`]), and can be read by this.
+fn marks_readers(f: &File) -> bool {
     let is_it = |p: &vfs::Path| p.mnt.flags().contains(MountFlags::CONFIDENTIAL) && !p.is_dir();
     f.flags() & O_PATH == 0 && f.path.as_ref().is_some_and(is_it)
 }
@@ -505,14 +505,10 @@ impl Task {
     /// ([`MountFlags::CONFIDENTIAL`]). `ENOMEM` where it cannot be. To be asked before a
     /// descriptor is installed, and where a ring's own files are used.
     pub fn heed_confidential(&self, f: &File) -> Result<()> {
-        if !is_confidential(f) {
-            return Ok(());
+        match marks_readers(f) {
+            true => self.mm().set_confidential(),
+            false => Ok(()),
         }
-        let mm = self.mm();
-        if mm.is_confidential() {
-            return Ok(());
-        }
-        mm.set_confidential()
     }
     /// `RLIMIT_NOFILE`.
     #[must_use]

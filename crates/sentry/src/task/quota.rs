@@ -46,9 +46,8 @@ const TASK_MEMORY: u64 = 80 << 10;
 
 /// A task's part of what its user holds.
 pub struct Counted {
-    task: Option<Charge>,
-    /// What it takes of the kernel's memory.
-    memory: Option<Charge>,
+    /// Until it has ended: itself, and what it takes of the kernel's memory.
+    alive: Option<[Charge; 2]>,
     process: Charge,
 }
 
@@ -58,16 +57,14 @@ impl Counted {
     pub fn force(cred: &Credentials) -> Counted {
         let u = cred.ucounts();
         Counted {
-            task: Some(u.force(Kind::Tasks, 1)),
-            memory: Some(u.force(Kind::Kmem, TASK_MEMORY)),
+            alive: Some([u.force(Kind::Tasks, 1), u.force(Kind::Kmem, TASK_MEMORY)]),
             process: u.force(Kind::Processes, 1),
         }
     }
     /// It has ended, and waits to be waited for.
     #[must_use]
     pub fn into_zombie(mut self) -> Counted {
-        self.task = None;
-        self.memory = None;
+        self.alive = None;
         self
     }
     /// Whether it counts for the user of these credentials.
@@ -116,10 +113,12 @@ pub fn admit(cx: &Context, l: &TaskList, cred: &Credentials) -> Result<Counted> 
     cred.may_take_more(ENOMEM)?;
     let limit = cx.group.limits.lock().0[NPROC].current;
     let u = cred.ucounts();
+    let process = u.charge(Kind::Processes, 1, limit).ok_or(EAGAIN)?;
+    let task = u.charge(Kind::Tasks, 1, u64::MAX).ok_or(EAGAIN)?;
+    let memory = u.charge(Kind::Kmem, TASK_MEMORY, u64::MAX).ok_or(ENOMEM)?;
     Ok(Counted {
-        process: u.charge(Kind::Processes, 1, limit).ok_or(EAGAIN)?,
-        task: Some(u.charge(Kind::Tasks, 1, u64::MAX).ok_or(EAGAIN)?),
-        memory: Some(u.charge(Kind::Kmem, TASK_MEMORY, u64::MAX).ok_or(ENOMEM)?),
+        alive: Some([task, memory]),
+        process,
     })
 }
 

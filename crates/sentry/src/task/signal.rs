@@ -417,6 +417,7 @@ impl Kernel {
         members: impl FnOnce(&TaskList) -> Vec<Arc<ThreadGroup>>,
         mut send: impl FnMut(&Arc<ThreadGroup>),
     ) {
+        let _alone = self.senders.lock();
         let _none_is_born = self.births.write();
         let groups = members(&self.tasks.lock());
         for g in &groups {

@@ -15,11 +15,6 @@ pub struct AttrChange {
     pub propagation: Option<Propagation>,
 }
 
-/// What no caller asks for.
-const OWN: MountFlags = MountFlags::UNBINDABLE
-    .union(MountFlags::LOCKED)
-    .union(MountFlags::CONFIDENTIAL);
-
 /// Whether a mount may have these flags: none that is locked goes, and access times stay where
 /// anything is (`can_change_locked_flags`).
 fn may_have(m: &Mount, flags: MountFlags) -> Result<()> {
@@ -60,7 +55,10 @@ impl MountNamespace {
             return Err(EINVAL);
         }
         may_have(&path.mnt, flags)?;
-        apply(&[(path.mnt.clone(), flags | path.mnt.flags() & OWN)])?;
+        apply(&[(
+            path.mnt.clone(),
+            flags | path.mnt.flags() & MountFlags::OURS,
+        )])?;
         self.core.changed.tell();
         Ok(())
     }
