@@ -551,12 +551,28 @@ static long send_with(int fd, int level, int type, const void *v, int n)
 	memcpy(CMSG_DATA(h), v, n);
 	return sendmsg(fd, &m, 0);
 }
+/* When the last datagram came: in microseconds, in nanoseconds, and the newer numbers of both. */
+static void last_stamps(int fd)
+{
+	static const unsigned asked[] = { 0x8906, 0x8907, 0x80108906, 0x80108907 };
+	for (unsigned i = 0; i < 4; i++) {
+		long t[2] = { 0, 0 };
+		T(ioctl(fd, asked[i], t));
+		Y(t[0] == 0 || labs(t[0] - time(0)) < 5);
+		Y(t[1] >= 0 && t[1] < (i % 2 ? 1000000000 : 1000000));
+	}
+}
 static void ancillary(int family)
 {
 	static const int stamps[] = { SO_TIMESTAMP_OLD, SO_TIMESTAMPNS_OLD, SO_TIMESTAMP_NEW, SO_TIMESTAMPNS_NEW };
 	int fd[2], v;
 	udp_pair(family, fd);
 	int a = fd[0], r = fd[1];
+	last_stamps(r);
+	send(a, "x", 1, 0);
+	last_stamps(r);
+	told("first", r, 0);
+	last_stamps(r);
 	for (unsigned i = 0; i < 4; i++) {
 		T(set(r, SOL_SOCKET, stamps[i], 1));
 		for (unsigned j = 0; j < 4; j++)
@@ -564,6 +580,7 @@ static void ancillary(int family)
 		send(a, "x", 1, 0);
 		told("stamp", r, 0);
 	}
+	last_stamps(r);
 	T(set(r, SOL_SOCKET, SO_TIMESTAMP_OLD, 0));
 	/* Flags of SO_TIMESTAMPING. */
 	T(set(r, SOL_SOCKET, SO_TIMESTAMPING_OLD, 1 << 3 | 1 << 4));

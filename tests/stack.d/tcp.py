@@ -800,3 +800,39 @@ def defers_outside():
         T("end", b.recv, 9)
 
     both(one)
+
+
+def windows_outside():
+    s = server(OUT4, PORT)
+    step()
+    for _ in range(4):
+        c, _ = s.accept()
+        c.recv(1)
+        c.close()
+
+
+def windows_inside():
+    """Of buffers that nobody has set and that somebody has: the scale that is agreed on."""
+    step()
+    path = "/proc/sys/net/ipv4/tcp_rmem"
+
+    def one(what, size=0):
+        s = socket.socket()
+        if size:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
+        say("buffer", s.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF))
+        s.connect((OUT4, PORT))
+        say(what, s.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)[6] >> 4)
+        s.close()
+
+    one("own", 20_000)
+    # (What a kernel begins with differs.)
+    for words in "4096 540000 15728640", "0 1 2", "4096 100000 33554432", "4096 131072 6291456":
+        try:
+            with open(path, "w") as f:
+                f.write(words)
+            say("written", open(path).read().split())
+        except OSError as e:
+            say("refused", errno.errorcode[e.errno])
+            continue
+        one(words)

@@ -17,6 +17,9 @@ const SIOCOUTQ: u32 = 0x5411;
 const SIOCATMARK: u32 = 0x8905;
 const SIOCGSTAMP: u32 = 0x8906;
 const SIOCGSTAMPNS: u32 = 0x8907;
+// The same with 64 bits on all machines.
+const SIOCGSTAMP_NEW: u32 = 0x8010_8906;
+const SIOCGSTAMPNS_NEW: u32 = 0x8010_8907;
 const SIOCADDRT: u32 = 0x890B;
 const SIOCDELRT: u32 = 0x890C;
 const SIOCGIFNAME: u32 = 0x8910;
@@ -58,7 +61,16 @@ pub fn ioctl(
         FIONREAD => return int(protocol.unread()?.min(i32::MAX as usize) as i32),
         SIOCOUTQ => return int(protocol.unsent().min(i32::MAX as usize) as i32),
         SIOCATMARK => return int(i32::from(protocol.is_at_mark()?)),
-        SIOCGSTAMP | SIOCGSTAMPNS => return Err(ENOENT),
+        SIOCGSTAMP | SIOCGSTAMPNS | SIOCGSTAMP_NEW | SIOCGSTAMPNS_NEW => {
+            let nanos = common.stamps.last().ok_or(ENOENT)?;
+            let unit = match cmd {
+                SIOCGSTAMP | SIOCGSTAMP_NEW => 1000,
+                _ => 1,
+            };
+            let (seconds, rest) = (nanos / 1_000_000_000, nanos % 1_000_000_000 / unit);
+            let told = [seconds.to_le_bytes(), rest.to_le_bytes()].concat();
+            return cx.copy_out(out, &told).map(|()| 0);
+        }
         SIOCGIFCONF => return conf(common, cx, out),
         0x8900..=0x89FF => {}
         _ => return Err(ENOTTY),

@@ -384,7 +384,11 @@ impl NetNamespace {
     }
     /// A setting that was written, where it is one number.
     pub(crate) fn kept_number(&self, name: &str) -> Option<i64> {
-        self.kept.lock().get(name)?.first().copied()
+        self.kept_at(name, 0)
+    }
+    /// One number of such a setting.
+    pub(crate) fn kept_at(&self, name: &str, at: usize) -> Option<i64> {
+        self.kept.lock().get(name)?.get(at).copied()
     }
     /// `net.ipv4.ip_local_port_range`.
     pub fn local_ports(&self) -> PortRange {

@@ -166,6 +166,16 @@ pub enum Chosen {
 /// What a connection takes of the kernel's memory while it waits to be accepted.
 const CONNECTION: u64 = 2048;
 
+/// What a TCP socket's buffers are to begin with: to send, to receive (`net.ipv4.tcp_wmem`'s and
+/// `tcp_rmem`'s middle).
+pub fn tcp_buffers(ns: &NetNamespace) -> (u32, u32) {
+    let kept = |name| ns.kept_at(name, 1).and_then(|n| u32::try_from(n).ok());
+    (
+        kept("tcp_wmem").unwrap_or(TCP_BUFFERS.0),
+        kept("tcp_rmem").unwrap_or(TCP_BUFFERS.1),
+    )
+}
+
 impl Common {
     pub fn new(ns: &Arc<NetNamespace>, family: u16, kind: u32, protocol: i32) -> Arc<Common> {
         let tcp = kind == SOCK_STREAM && crate::addr::is_inet(family);
@@ -183,8 +193,8 @@ impl Common {
             queue: WaitQueue::new(),
             error: AtomicI32::new(0),
             flags: Flags::default(),
-            sndbuf: AtomicU32::new(if tcp { TCP_BUFFERS.0 } else { BUF_DEFAULT }),
-            rcvbuf: AtomicU32::new(if tcp { TCP_BUFFERS.1 } else { BUF_DEFAULT }),
+            sndbuf: AtomicU32::new(if tcp { tcp_buffers(ns).0 } else { BUF_DEFAULT }),
+            rcvbuf: AtomicU32::new(if tcp { tcp_buffers(ns).1 } else { BUF_DEFAULT }),
             linger: AtomicU32::new(0),
             rcvtimeo: AtomicI64::new(0),
             sndtimeo: AtomicI64::new(0),

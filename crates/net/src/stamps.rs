@@ -9,7 +9,7 @@ use crate::control::Control;
 use crate::sys::SOL_SOCKET;
 use abi::Result;
 use abi::errno::EINVAL;
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, Ordering};
 
 pub const SO_TIMESTAMP: i32 = 29;
 pub const SO_TIMESTAMPNS: i32 = 35;
@@ -46,6 +46,9 @@ pub struct Stamps {
     is_new: AtomicI32,
     /// The number of the next that is sent (OPT_ID).
     next: AtomicU32,
+    /// When the datagram that was received last had come, in nanoseconds of the real time (`sk_stamp`;
+    /// SIOCGSTAMP); 0: none was.
+    last: AtomicI64,
 }
 
 /// Whether what is told is of a datagram or in the error queue.
@@ -122,6 +125,16 @@ impl Stamps {
     /// Whether the time when something came is told.
     pub fn of_arrivals(&self) -> bool {
         self.on.load(Ordering::Relaxed) != 0 || self.flags() & RX_SOFTWARE != 0
+    }
+
+    /// A datagram is received that had come then.
+    pub fn came(&self, at: i64) {
+        self.last.store(at, Ordering::Relaxed);
+    }
+
+    /// When the last one had come that was received.
+    pub fn last(&self) -> Option<i64> {
+        Some(self.last.load(Ordering::Relaxed)).filter(|t| *t != 0)
     }
 
     /// SO_TIMESTAMPING's flags.

@@ -167,6 +167,7 @@ impl DatagramQueue {
     fn control(&self, options: &InetOptions, m: &Datagram) -> Control {
         let common = &self.common;
         let mut c = Control::default();
+        common.stamps.came(m.time);
         common.stamps.tell(m.time, StampOf::Datagram, &mut c);
         let mut put = |asked, name, v: u32| {
             if common.flag(asked) {

@@ -157,6 +157,7 @@ impl Protocol for PacketSocket {
         let w = self.rx.first(flags & MSG_PEEK != 0)?;
         let n = put_all(dst, &w.data)?;
         let mut control = Control::default();
+        self.common.stamps.came(w.time);
         self.common
             .stamps
             .tell(w.time, StampOf::Datagram, &mut control);

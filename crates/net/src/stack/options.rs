@@ -1,7 +1,7 @@
 //! What a socket's options mean for a connection of the stack.
 
 use crate::inet::{self, InetOptions, TCP_CONGESTION};
-use crate::options::{Common, SO_KEEPALIVE, SO_OOBINLINE, TCP_BUFFERS};
+use crate::options::{Common, SO_KEEPALIVE, SO_OOBINLINE, tcp_buffers};
 use crate::sys::*;
 use netstack::ip::{Marks, Pair, Path, Pmtu};
 use netstack::tcp::{Config, Congestion, Ecn, KeepAlive};
@@ -22,9 +22,14 @@ const TCP_QUICKACK: i32 = 12;
 const TCP_USER_TIMEOUT: i32 = 18;
 const TCP_NOTSENT_LOWAT: i32 = 25;
 
-/// Up to which buffers tune themselves: `net.ipv4.tcp_wmem`'s and `tcp_rmem`'s last.
+/// Up to which buffers tune themselves: `net.ipv4.tcp_wmem`'s and `tcp_rmem`'s last, where nobody
+/// has set these.
 const SEND_MOST: usize = 4 << 20;
 const RECEIVE_MOST: usize = 6 << 20;
+/// What they may be set to is bounded here, beside by the user's memory.
+const MOST: usize = 64 << 20;
+/// `net.core.rmem_max`.
+const RMEM_MAX: usize = 212_992;
 
 /// The largest payload of a segment without options on this way.
 pub(super) fn mss(path: &Path, pair: Pair) -> u16 {
@@ -42,17 +47,26 @@ pub(super) fn buffers(common: &Common) -> (u32, u32) {
 /// Takes the sizes over: those that nobody has set tune themselves.
 pub(super) fn set_buffers(c: &mut Config, common: &Common) {
     let (send, receive) = buffers(common);
-    let (send_default, receive_default) = TCP_BUFFERS;
+    let (send_default, receive_default) = tcp_buffers(&common.ns);
+    let most = |name, default| {
+        let kept = common.ns.kept_at(name, 2);
+        let kept = kept.and_then(|n| usize::try_from(n).ok());
+        kept.map_or(default, |n| n.min(MOST))
+    };
     c.send_buffer = send as usize;
     c.send_most = match send {
-        n if n == send_default => SEND_MOST,
+        n if n == send_default => most("tcp_wmem", SEND_MOST).max(n as usize),
         n => n as usize,
     };
     // Half of it is for what the kernel keeps beside the bytes (`tcp_adv_win_scale`).
     c.receive_buffer = receive as usize / 2;
-    c.receive_most = match receive {
-        n if n == receive_default => RECEIVE_MOST / 2,
-        n => n as usize / 2,
+    (c.receive_most, c.scale_for) = match receive {
+        n if n == receive_default => {
+            let most = most("tcp_rmem", RECEIVE_MOST);
+            // `tcp_select_initial_window` takes all of it.
+            (most.max(n as usize) / 2, most.max(RMEM_MAX))
+        }
+        n => (n as usize / 2, 0),
     };
 }
 

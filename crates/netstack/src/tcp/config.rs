@@ -44,8 +44,10 @@ pub struct Config {
     pub receive_buffer: usize,
     /// Up to which `send_buffer` grows by itself.
     pub send_most: usize,
-    /// Up to which `receive_buffer` grows by itself. It decides the window scale.
+    /// Up to which `receive_buffer` grows by itself.
     pub receive_most: usize,
+    /// A window that the scale is to be enough for, beside that of `receive_most`.
+    pub scale_for: usize,
     /// A received payload of at least this length is kept without copying. It is to be at least
     /// half of the chunks that payloads are slices of: no more than twice the payload is pinned.
     pub share_from: usize,
@@ -91,6 +93,7 @@ impl Default for Config {
             receive_buffer: 64 << 10,
             send_most: 4 << 20,
             receive_most: 6 << 20,
+            scale_for: 0,
             share_from: 32 << 10,
             no_delay: false,
             cork: false,

@@ -536,12 +536,13 @@ impl Connection {
     }
 }
 
-/// The scale with which `receive_most` can be offered (RFC 7323 2).
+/// The scale with which all can be offered that it may have room for (RFC 7323 2).
 pub(in crate::tcp) fn scale_for(config: &Config) -> u8 {
     if !config.window_scaling {
         return 0;
     }
     let most = config.receive_most.max(config.receive_buffer);
+    let most = most.max(config.scale_for);
     (0..14)
         .find(|s| most >> s <= usize::from(u16::MAX))
         .unwrap_or(14)

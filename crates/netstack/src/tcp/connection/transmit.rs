@@ -134,7 +134,10 @@ impl Connection {
         if is_new {
             self.new_went();
         }
-        self.data_went(now);
+        // (An end alone is no data.)
+        if end.min(last) > start {
+            self.data_went(now);
+        }
         self.ack_went();
         self.snd.last = now;
         Ok(())

@@ -222,8 +222,18 @@ pub(super) fn settings(ns: &Arc<NetNs>, first: &Arc<NetNs>) -> StaticDir {
             "ip_nonlocal_bind",
             within("ip_nonlocal_bind", &[0], (0, 255)),
         )
-        .text("tcp_rmem", "4096\t131072\t6291456\n")
-        .text("tcp_wmem", "4096\t16384\t4194304\n")
+        .file(
+            "tcp_rmem",
+            within(
+                "tcp_rmem",
+                &[4096, 131_072, 6_291_456],
+                (1, i32::MAX.into()),
+            ),
+        )
+        .file(
+            "tcp_wmem",
+            within("tcp_wmem", &[4096, 16_384, 4_194_304], (1, i32::MAX.into())),
+        )
         .text("tcp_fastopen", "1\n");
     let ipv4 = if Arc::ptr_eq(ns, first) {
         ipv4.file("tcp_mem", number(Number::TcpMemory))
