@@ -67,8 +67,7 @@ pub fn ioctl(
                 SIOCGSTAMP | SIOCGSTAMP_NEW => 1000,
                 _ => 1,
             };
-            let (seconds, rest) = (nanos / 1_000_000_000, nanos % 1_000_000_000 / unit);
-            let told = [seconds.to_le_bytes(), rest.to_le_bytes()].concat();
+            let told = crate::stamps::in_seconds(nanos, unit);
             return cx.copy_out(out, &told).map(|()| 0);
         }
         SIOCGIFCONF => return conf(common, cx, out),

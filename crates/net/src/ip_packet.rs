@@ -41,7 +41,7 @@ pub(crate) fn take_apart<'a>(whole: &'a [u8], info: &Info) -> Option<Packet<'a>>
 }
 
 /// The Internet checksum (RFC 1071) of these pieces, each but the last of an even length.
-fn checksum(pieces: &[&[u8]]) -> u16 {
+pub(crate) fn checksum(pieces: &[&[u8]]) -> u16 {
     let mut sum = 0u64;
     for p in pieces {
         for w in p.chunks(2) {

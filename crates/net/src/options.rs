@@ -179,6 +179,10 @@ pub fn tcp_buffers(ns: &NetNamespace) -> (u32, u32) {
 impl Common {
     pub fn new(ns: &Arc<NetNamespace>, family: u16, kind: u32, protocol: i32) -> Arc<Common> {
         let tcp = kind == SOCK_STREAM && crate::addr::is_inet(family);
+        let (send, receive) = match tcp {
+            true => tcp_buffers(ns),
+            false => (BUF_DEFAULT, BUF_DEFAULT),
+        };
         Arc::new(Common {
             ns: ns.clone(),
             family,
@@ -193,8 +197,8 @@ impl Common {
             queue: WaitQueue::new(),
             error: AtomicI32::new(0),
             flags: Flags::default(),
-            sndbuf: AtomicU32::new(if tcp { tcp_buffers(ns).0 } else { BUF_DEFAULT }),
-            rcvbuf: AtomicU32::new(if tcp { tcp_buffers(ns).1 } else { BUF_DEFAULT }),
+            sndbuf: AtomicU32::new(send),
+            rcvbuf: AtomicU32::new(receive),
             linger: AtomicU32::new(0),
             rcvtimeo: AtomicI64::new(0),
             sndtimeo: AtomicI64::new(0),

@@ -58,6 +58,14 @@ pub enum StampOf {
     Error,
 }
 
+/// A time as it is told: seconds, and the rest in units of so many nanoseconds.
+pub fn in_seconds(at: i64, unit: i64) -> [u8; 16] {
+    let mut v = [0; 16];
+    v[..8].copy_from_slice(&(at / 1_000_000_000).to_le_bytes());
+    v[8..].copy_from_slice(&(at % 1_000_000_000 / unit).to_le_bytes());
+    v
+}
+
 impl Stamps {
     /// Those of a listener, for a connection.
     pub fn inherit(&self, from: &Stamps) {
@@ -175,11 +183,7 @@ impl Stamps {
 
     /// Tells of something at `at`, nanoseconds of CLOCK_REALTIME (`__sock_recv_timestamp`).
     pub fn tell(&self, at: i64, told: StampOf, c: &mut Control) {
-        let time = |unit: i64| {
-            let mut v = (at / 1_000_000_000).to_le_bytes().to_vec();
-            v.extend_from_slice(&(at % 1_000_000_000 / unit).to_le_bytes());
-            v
-        };
+        let time = |unit| in_seconds(at, unit).to_vec();
         match self.on.load(Ordering::Relaxed) {
             0 => {}
             name @ (SO_TIMESTAMP | SO_TIMESTAMP_NEW) => {

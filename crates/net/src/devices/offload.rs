@@ -4,6 +4,7 @@
 //! What a program says is hostile: it is taken only where it is what the packet itself says.
 
 use super::tun::ETHERNET;
+use crate::ip_packet::checksum;
 use abi::Result;
 use abi::errno::EINVAL;
 use bytes::Bytes;
@@ -52,31 +53,21 @@ impl Transport {
         }
     }
 
-    /// The sum of the pseudo header of a packet of `len` bytes of transport.
-    fn pseudo(&self, frame: &[u8], len: usize) -> u64 {
+    /// The checksum of a frame's transport, with its pseudo header.
+    fn checksum(&self, frame: &[u8]) -> u16 {
         let addresses = match self.v4 {
             true => ETHERNET + 12..ETHERNET + 20,
             false => ETHERNET + 8..ETHERNET + 40,
         };
-        sum(&frame[addresses]) + u64::from(self.protocol) + len as u64
+        let body = &frame[self.at..];
+        let len = (body.len() as u32).to_be_bytes();
+        checksum(&[&frame[addresses], &len, &[0, self.protocol], body])
     }
-}
-
-fn sum(b: &[u8]) -> u64 {
-    let word = |w: &[u8]| u64::from(u16::from_be_bytes([w[0], w.get(1).copied().unwrap_or(0)]));
-    b.chunks(2).map(word).sum()
-}
-
-fn fold(mut sum: u64) -> u16 {
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
 }
 
 /// A checksum as it is sent: 0 would say that there is none.
-fn inverted(sum: u64) -> [u8; 2] {
-    match !fold(sum) {
+fn as_sent(sum: u16) -> [u8; 2] {
+    match sum {
         0 => [0xff; 2],
         n => n.to_be_bytes(),
     }
@@ -90,7 +81,7 @@ pub(super) fn finished(meta: &FrameMeta, frame: &Bytes) -> Bytes {
         return frame.clone();
     }
     let mut whole = frame.to_vec();
-    let sum = inverted(sum(&whole[start..]));
+    let sum = as_sent(checksum(&[&whole[start..]]));
     whole[at..at + 2].copy_from_slice(&sum);
     whole.into()
 }
@@ -104,9 +95,9 @@ pub(super) fn told(
 ) -> Result<(FrameMeta, Bytes)> {
     let mut meta = FrameMeta::from_bytes(header);
     let len = frame.len() - before;
-    let ends = |m: &FrameMeta| usize::from(m.csum_start) + usize::from(m.csum_offset) + 2;
+    let sum_end = usize::from(meta.csum_start) + usize::from(meta.csum_offset) + 2;
     let needs_sum = meta.flags & FrameMeta::NEEDS_CSUM != 0;
-    if needs_sum && ends(&meta) > len || usize::from(meta.hdr_len) > len {
+    if needs_sum && sum_end > len || usize::from(meta.hdr_len) > len {
         return Err(EINVAL);
     }
     let transport = Transport::of(&frame);
@@ -125,38 +116,26 @@ pub(super) fn told(
     if !fits || is_cut && meta.gso_size == 0 {
         return Err(EINVAL);
     }
-    let shift = before as u16;
-    meta.csum_start = meta.csum_start.saturating_add(shift);
-    let mut frame = frame;
+    meta.csum_start = meta.csum_start.saturating_add(before as u16);
     let usual = transport.as_ref().is_some_and(|t| {
         usize::from(meta.csum_start) == t.at && Some(meta.csum_offset) == t.sum_at()
     });
-    if needs_sum && !usual {
-        frame = finished(&meta, &frame);
-    }
     // (That a sum is right is not taken from a program: Linux does not, either.)
-    let known = match needs_sum && usual {
-        true => FrameMeta {
-            flags: FrameMeta::NEEDS_CSUM,
-            csum_start: meta.csum_start,
-            csum_offset: meta.csum_offset,
-            ..FrameMeta::default()
-        },
-        false => FrameMeta::default(),
+    let mut known = FrameMeta::default();
+    let frame = match (needs_sum, usual) {
+        (true, false) => finished(&meta, &frame),
+        _ => frame,
     };
-    let headers = transport.and_then(|t| headers(&t, &frame)).unwrap_or(0);
-    Ok((
-        match is_cut {
-            true => FrameMeta {
-                gso_type: meta.gso_type,
-                gso_size: meta.gso_size,
-                hdr_len: headers as u16,
-                ..known
-            },
-            false => known,
-        },
-        frame,
-    ))
+    if needs_sum && usual {
+        known.flags = FrameMeta::NEEDS_CSUM;
+        (known.csum_start, known.csum_offset) = (meta.csum_start, meta.csum_offset);
+    }
+    if is_cut {
+        (known.gso_type, known.gso_size) = (meta.gso_type, meta.gso_size);
+        let headers = transport.and_then(|t| headers(&t, &frame));
+        known.hdr_len = headers.unwrap_or(0) as u16;
+    }
+    Ok((known, frame))
 }
 
 /// What a program is told of a packet that is in a frame from `before` on.
@@ -210,8 +189,8 @@ fn piece(t: &Transport, frame: &[u8], h: usize, size: usize, i: usize) -> Bytes 
         p[ETHERNET + 2..ETHERNET + 4].copy_from_slice(&(len as u16).to_be_bytes());
         p[ETHERNET + 4..ETHERNET + 6].copy_from_slice(&id.to_be_bytes());
         p[ETHERNET + 10..ETHERNET + 12].fill(0);
-        let sum = (!fold(sum(&p[ETHERNET..t.at]))).to_be_bytes();
-        p[ETHERNET + 10..ETHERNET + 12].copy_from_slice(&sum);
+        let sum = checksum(&[&p[ETHERNET..t.at]]);
+        p[ETHERNET + 10..ETHERNET + 12].copy_from_slice(&sum.to_be_bytes());
     } else {
         p[ETHERNET + 4..ETHERNET + 6].copy_from_slice(&((len - 40) as u16).to_be_bytes());
     }
@@ -232,7 +211,7 @@ fn piece(t: &Transport, frame: &[u8], h: usize, size: usize, i: usize) -> Bytes 
     }
     let sum_at = at + usize::from(t.sum_at().unwrap_or(6));
     p[sum_at..sum_at + 2].fill(0);
-    let whole = inverted(t.pseudo(&p, p.len() - at) + sum(&p[at..]));
+    let whole = as_sent(t.checksum(&p));
     p[sum_at..sum_at + 2].copy_from_slice(&whole);
     p.into()
 }
@@ -264,8 +243,8 @@ mod tests {
 
     fn is_right(p: &[u8]) -> bool {
         let t = Transport::of(p).unwrap();
-        let ip = !t.v4 || fold(sum(&p[ETHERNET..t.at])) == 0xffff;
-        ip && fold(t.pseudo(p, p.len() - t.at) + sum(&p[t.at..])) == 0xffff
+        let ip = !t.v4 || checksum(&[&p[ETHERNET..t.at]]) == 0;
+        ip && t.checksum(p) == 0
     }
 
     #[test]

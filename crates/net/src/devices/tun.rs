@@ -196,10 +196,10 @@ struct Attached {
 }
 
 impl Attached {
-    fn tun(&self) -> Option<&Tun> {
+    fn tun(&self) -> Result<&Tun> {
         match &self.device.kind {
-            Kind::Tun(t) => Some(t),
-            _ => None,
+            Kind::Tun(t) => Ok(t),
+            _ => Err(EBADFD),
         }
     }
 
@@ -270,7 +270,7 @@ impl TunFile {
         let i = self.ns.interface(index).ok_or(EINVAL)?;
         let device = self.ns.device(index).ok_or(EINVAL)?;
         let new = Attached { device, flags };
-        let tun = new.tun().filter(|t| t.layer == layer).ok_or(EINVAL)?;
+        let tun = new.tun().ok().filter(|t| t.layer == layer).ok_or(EINVAL)?;
         {
             let mut reader = tun.reader.lock();
             if reader.strong_count() > 0 {
@@ -293,7 +293,7 @@ impl TunFile {
     /// TUNSETOFFLOAD (`set_offload`): `EINVAL` tells a program of what is not known.
     fn set_offload(&self, asked: u64) -> Result<()> {
         let at = self.attached()?;
-        let tun = at.tun().ok_or(EBADFD)?;
+        let tun = at.tun()?;
         let mut left = u32::try_from(asked).map_err(|_| EINVAL)?;
         let mut takes = 0;
         if left & CSUM != 0 {
@@ -322,7 +322,7 @@ impl TunFile {
 impl FileOps for TunFile {
     fn read(&self, _: &File, dst: &mut dyn Sink, _: u64) -> Result<usize> {
         let at = self.attached()?;
-        let tun = at.tun().ok_or(EBADFD)?;
+        let tun = at.tun()?;
         let (meta, frame) = tun.take().ok_or(EAGAIN)?;
         let (pi, header) = at.before(tun);
         let kind = [frame[12], frame[13]];
@@ -351,7 +351,7 @@ impl FileOps for TunFile {
 
     fn write(&self, _: &File, src: &mut dyn Source, _: u64) -> Result<usize> {
         let at = self.attached()?;
-        let tun = at.tun().ok_or(EBADFD)?;
+        let tun = at.tun()?;
         let place = at.device.place();
         if !place.up {
             return Err(EIO);
@@ -402,7 +402,7 @@ impl FileOps for TunFile {
             return Events::ERR;
         };
         let mut e = Events::WRITABLE;
-        if at.tun().is_some_and(|t| !t.queue.lock().frames.is_empty()) {
+        if at.tun().is_ok_and(|t| !t.queue.lock().frames.is_empty()) {
             e |= Events::READABLE;
         }
         e & (mask | Events::ALWAYS)
@@ -438,7 +438,7 @@ impl FileOps for TunFile {
             }
             TUNSETPERSIST => {
                 let at = self.attached()?;
-                let tun = at.tun().ok_or(EBADFD)?;
+                let tun = at.tun()?;
                 tun.persistent.store(arg != 0, Ordering::Relaxed);
             }
             // Who else may take it: those who may make it.
@@ -446,13 +446,13 @@ impl FileOps for TunFile {
             TUNSETOFFLOAD => self.set_offload(arg)?,
             TUNGETVNETHDRSZ => {
                 let at = self.attached()?;
-                let tun = at.tun().ok_or(EBADFD)?;
+                let tun = at.tun()?;
                 let len = tun.header_len.load(Ordering::Relaxed) as u32;
                 cx.copy_out(va, &len.to_le_bytes())?;
             }
             TUNSETVNETHDRSZ => {
                 let at = self.attached()?;
-                let tun = at.tun().ok_or(EBADFD)?;
+                let tun = at.tun()?;
                 let mut len = [0; 4];
                 cx.copy_in(va, &mut len)?;
                 let len = usize::try_from(i32::from_le_bytes(len)).map_err(|_| EINVAL)?;
@@ -464,13 +464,13 @@ impl FileOps for TunFile {
             // This machine's order is the little one in any case.
             TUNGETVNETLE => {
                 let at = self.attached()?;
-                let tun = at.tun().ok_or(EBADFD)?;
+                let tun = at.tun()?;
                 let set = u32::from(tun.is_little.load(Ordering::Relaxed));
                 cx.copy_out(va, &set.to_le_bytes())?;
             }
             TUNSETVNETLE => {
                 let at = self.attached()?;
-                let tun = at.tun().ok_or(EBADFD)?;
+                let tun = at.tun()?;
                 let mut set = [0; 4];
                 cx.copy_in(va, &mut set)?;
                 tun.is_little.store(set != [0; 4], Ordering::Relaxed);
@@ -499,7 +499,7 @@ impl Drop for TunFile {
         let Some(at) = self.at.get_mut().take() else {
             return;
         };
-        let Some(tun) = at.tun() else { return };
+        let Ok(tun) = at.tun() else { return };
         *tun.reader.lock() = Weak::new();
         *tun.queue.lock() = Queue::default();
         // It may have gone to another namespace.

@@ -144,8 +144,11 @@ impl TaskCpu {
     /// Another task goes on as this one (execve of a thread that does not lead).
     pub fn take_from(&self, o: &TaskCpu) {
         let theirs = std::mem::take(&mut *o.clocks.lock());
-        let number = self.application().1.max(theirs.number) + 1;
-        let old = std::mem::replace(&mut *self.clocks.lock(), Clocks { number, ..theirs });
+        let old = {
+            let mut clocks = self.clocks.lock();
+            let number = clocks.number.max(theirs.number) + 1;
+            std::mem::replace(&mut *clocks, Clocks { number, ..theirs })
+        };
         drop(old);
         let taken = [(&self.at_start, &o.at_start), (&self.told, &o.told)];
         for (to, from) in taken {

@@ -187,6 +187,7 @@ pub(super) fn settings(ns: &Arc<NetNs>, first: &Arc<NetNs>) -> StaticDir {
     };
     let kept = |name, first| number(Number::Kept(name, first, (i64::MIN, i64::MAX)));
     let within = |name, first, range| number(Number::Kept(name, first, range));
+    let sizes = |name, first| within(name, first, (1, i32::MAX.into()));
     let ipv4 = StaticDir::new()
         .file("ip_local_port_range", number(Number::LocalPorts))
         .file(
@@ -222,18 +223,8 @@ pub(super) fn settings(ns: &Arc<NetNs>, first: &Arc<NetNs>) -> StaticDir {
             "ip_nonlocal_bind",
             within("ip_nonlocal_bind", &[0], (0, 255)),
         )
-        .file(
-            "tcp_rmem",
-            within(
-                "tcp_rmem",
-                &[4096, 131_072, 6_291_456],
-                (1, i32::MAX.into()),
-            ),
-        )
-        .file(
-            "tcp_wmem",
-            within("tcp_wmem", &[4096, 16_384, 4_194_304], (1, i32::MAX.into())),
-        )
+        .file("tcp_rmem", sizes("tcp_rmem", &[4096, 131_072, 6_291_456]))
+        .file("tcp_wmem", sizes("tcp_wmem", &[4096, 16_384, 4_194_304]))
         .text("tcp_fastopen", "1\n");
     let ipv4 = if Arc::ptr_eq(ns, first) {
         ipv4.file("tcp_mem", number(Number::TcpMemory))
