@@ -5,6 +5,7 @@
 
 mod args;
 mod debug;
+mod deferred;
 mod network;
 mod oci;
 mod run;
@@ -49,13 +50,15 @@ fn main() -> ExitCode {
         return ExitCode::from(sandbox::EXIT_NOT_STARTED);
     }
     match args.command {
-        args::Command::Do(a) => run::run(a),
+        args::Command::Do(a) => run::run(a.0),
         args::Command::Oci(c) => oci::run(args.runtime, c),
-        args::Command::Debug(args::Debug::HostCalls { json }) => debug::host_calls(match json {
-            true => debug::Listing::Json,
-            false => debug::Listing::Table,
-        }),
-        args::Command::Debug(args::Debug::Syscalls(form)) => debug::syscalls(form),
+        args::Command::Debug(d) => match d.0 {
+            args::Debug::HostCalls { json } => debug::host_calls(match json {
+                true => debug::Listing::Json,
+                false => debug::Listing::Table,
+            }),
+            args::Debug::Syscalls(form) => debug::syscalls(form),
+        },
     }
 }
 

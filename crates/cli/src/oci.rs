@@ -13,6 +13,7 @@ use show::{events, list, list_ids, pretty, print, ps, seconds};
 use values::{signal, user};
 
 use crate::args::{Lanes, Platform};
+use crate::deferred::Deferred;
 use crate::stdio::RawMode;
 use clap::{Args, Subcommand, ValueEnum};
 use hostcall::{RawFd, term};
@@ -157,22 +158,13 @@ enum LogFormat {
 #[derive(Subcommand, Debug)]
 pub enum Command {
     /// Creates a container from a bundle; its program waits for `start`
-    Create(CreateArgs),
+    Create(Deferred<CreateArgs>),
     /// Runs the program of a created container
     Start { id: String },
     /// Creates a container, runs its program, and deletes it afterwards
-    Run {
-        #[command(flatten)]
-        create: CreateArgs,
-        /// Leaves once the program runs, and keeps the container
-        #[arg(long, short)]
-        detach: bool,
-        /// Keeps the container when the program has ended
-        #[arg(long)]
-        keep: bool,
-    },
+    Run(Deferred<RunArgs>),
     /// Runs one more program in a container
-    Exec(Box<ExecArgs>),
+    Exec(Deferred<Box<ExecArgs>>),
     /// Tells a container's state as JSON
     State { id: String },
     /// Sends a signal to a container's first program
@@ -227,12 +219,12 @@ pub enum Command {
     },
     /// Shows and changes what a container's processes have of its memory
     #[command(subcommand)]
-    Memory(memory::MemoryCommand),
+    Memory(Deferred<memory::MemoryCommand>),
     /// Shows what a container's network is and does
     #[command(subcommand)]
-    Network(network::NetworkCommand),
+    Network(Deferred<network::NetworkCommand>),
     /// Sets limits of a running container
-    Update(Box<UpdateArgs>),
+    Update(Deferred<Box<UpdateArgs>>),
     /// Waits for a container's end, and exits as its program did
     Wait { id: String },
     /// Writes what a container changed in its root, as a layer of an image
@@ -279,6 +271,18 @@ pub struct CreateArgs {
     #[arg(long, hide = true)]
     no_subreaper: bool,
     id: String,
+}
+
+#[derive(Args, Debug)]
+pub struct RunArgs {
+    #[command(flatten)]
+    create: CreateArgs,
+    /// Leaves once the program runs, and keeps the container
+    #[arg(long, short)]
+    detach: bool,
+    /// Keeps the container when the program has ended
+    #[arg(long)]
+    keep: bool,
 }
 
 impl CreateArgs {
@@ -495,21 +499,17 @@ fn close_rest(count: u32) -> oci::Result<()> {
 
 fn execute(rt: &Runtime, command: Command) -> oci::Result<u8> {
     match command {
-        Command::Create(c) => {
+        Command::Create(Deferred(c)) => {
             take_preserved(c.preserve_fds)?;
             let created = oci::create(rt, &c.plain())?;
             created.warnings.iter().for_each(|w| rt.log.warning(w));
         }
         Command::Start { id } => oci::start(rt, &id)?,
-        Command::Run {
-            create,
-            detach,
-            keep,
-        } => {
-            take_preserved(create.preserve_fds)?;
-            return run_container(rt, create.plain(), detach, keep);
+        Command::Run(Deferred(r)) => {
+            take_preserved(r.create.preserve_fds)?;
+            return run_container(rt, r.create.plain(), r.detach, r.keep);
         }
-        Command::Exec(e) => {
+        Command::Exec(Deferred(e)) => {
             // As runc: not a status that a program has.
             let ended = check_preserved(e.preserve_fds).and_then(|()| exec(rt, *e));
             return ended.or_else(|e| {
@@ -540,9 +540,9 @@ fn execute(rt: &Runtime, command: Command) -> oci::Result<u8> {
             let every = seconds(&interval)?;
             events(rt, &id, (!stats).then_some(every))?;
         }
-        Command::Memory(c) => memory::run(rt, &c)?,
-        Command::Network(c) => network::run(rt, &c)?,
-        Command::Update(a) => update(rt, *a)?,
+        Command::Memory(c) => memory::run(rt, &c.0)?,
+        Command::Network(c) => network::run(rt, &c.0)?,
+        Command::Update(a) => update(rt, *a.0)?,
         Command::Wait { id } => return oci::wait(rt, &id),
         Command::Spec { bundle, rootless } => {
             let path = bundle.join("config.json");
