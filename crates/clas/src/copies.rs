@@ -5,6 +5,9 @@ use crate::{Cla, Clas};
 use abi::errno::EINTR;
 use abi::{PAGE_SIZE, Result};
 
+/// So few pages are copied whether they are there or not: to ask the host takes as long as that.
+const JUST_COPIED: u64 = 4;
+
 /// Where new frames are best: so that they end before `before`, or else start at `after`, for host
 /// mappings to merge.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,7 +52,11 @@ impl Clas {
         // What has no page gets none: it could be given back where the limit is reached.
         let mut done = from;
         let end = Cla(from.0 + pages * PAGE_SIZE);
-        for (hole, n) in self.holes(from, pages).into_iter().chain([(end, 0)]) {
+        let holes = match pages {
+            ..=JUST_COPIED => Vec::new(),
+            _ => self.holes(from, pages),
+        };
+        for (hole, n) in holes.into_iter().chain([(end, 0)]) {
             let len = hole.0 - done.0;
             self.copy(done, Cla(to.0 + (done.0 - from.0)), len as usize, kept);
             done = hole.add(n * PAGE_SIZE);

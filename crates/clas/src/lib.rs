@@ -528,6 +528,7 @@ impl Clas {
                 n += run.len() as u64;
                 let until = first + n * PAGE_SIZE;
                 while run[0] & 1 == 0
+                    && at < until
                     && let Some((s, e)) = next_hole(self.file.raw(), at, until)
                 {
                     push_run(&mut out, Cla(s), (e - s) / PAGE_SIZE);
