@@ -66,7 +66,9 @@ fn try_run(args: &Do) -> Result<ExitCode> {
         kernel: &kernel(args),
         given: &given,
         begins: Begins::AtOnce,
-        place: Place::Own { away: None },
+        place: Place::Own {
+            starter: sandbox::StarterNetwork::Other,
+        },
     })?;
     drop(given);
     let refusals = network.started();

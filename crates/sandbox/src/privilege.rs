@@ -41,7 +41,7 @@ pub enum Network {
 }
 
 /// A starter that is in a new network namespace, to clone children there.
-pub struct Away {
+pub(crate) struct Away {
     home: HostFd,
 }
 
