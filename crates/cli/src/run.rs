@@ -66,9 +66,7 @@ fn try_run(args: &Do) -> Result<ExitCode> {
         kernel: &kernel(args),
         given: &given,
         begins: Begins::AtOnce,
-        place: Place::Own {
-            starter: sandbox::StarterNetwork::Other,
-        },
+        place: Place::Own { away: None },
     })?;
     drop(given);
     let refusals = network.started();

@@ -16,7 +16,6 @@ use config::Stdio;
 use hostcall::start::{self as host, Side};
 use hostcall::time::Laps;
 use hostcall::{HostFd, RawFd, process, sock};
-use sandbox::StarterNetwork;
 use std::path::{Path, PathBuf};
 
 /// What `create` and `run` are told.
@@ -313,18 +312,18 @@ impl Monitor<'_> {
             sandbox::EXIT_NOT_STARTED
         };
         // While the state is being written.
-        let starter = if launch::network_stays_empty(&self.bundle, &self.hooks) {
+        let away = if launch::network_comes_later(&self.bundle, &self.hooks) {
             sandbox::go_ahead()
         } else {
-            Ok(StarterNetwork::Other)
+            Ok(None)
         };
         // Read also where that failed: a process that leaves a word unread is not heard any more.
         let mut go = [0; 8];
         if !matches!(sock::recv(report.raw(), &mut go), Ok((n, _)) if n > 0) {
             return sandbox::EXIT_NOT_STARTED;
         }
-        let starter = match starter {
-            Ok(s) => s,
+        let away = match away {
+            Ok(a) => a,
             Err(e) => return failed(e.into()),
         };
         let _ = host::setsid();
@@ -339,7 +338,7 @@ impl Monitor<'_> {
             terminal: self.terminal,
             preserve_fds: self.create.preserve_fds,
             begun,
-            starter,
+            away,
             stdio: self.create.stdio,
         };
         launch::run(begin, tells_ready(report)).unwrap_or_else(failed)

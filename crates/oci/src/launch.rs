@@ -12,7 +12,7 @@ use config::Stdio;
 use hostcall::time::Laps;
 use hostcall::{HostFd, RawFd, process, start as host, term};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-use sandbox::{EXIT_KILLED, Ending, Outside, Running, StarterNetwork};
+use sandbox::{EXIT_KILLED, Ending, Outside, Running};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
 
@@ -27,8 +27,8 @@ pub struct Beginning<'a> {
     pub terminal: OwnTerminal,
     pub preserve_fds: u32,
     pub begun: Begun,
-    /// Where this process is since its beginning, if [`network_stays_empty`].
-    pub starter: StarterNetwork,
+    /// Where this process is since its beginning, if [`network_comes_later`].
+    pub away: Option<sandbox::Away>,
     pub stdio: Stdio<RawFd>,
 }
 
@@ -54,8 +54,10 @@ pub fn run(begin: Beginning<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
         .unwrap_or_default();
     let signals = monitor::signals()?;
     begin.record.cgroups.enter(begin.begun)?;
-    if begin.starter == StarterNetwork::Other {
-        enter_network(&begin.bundle.network)?;
+    let network = begin.bundle.network.clone();
+    let later = network_comes_later(&begin.bundle, &begin.hooks);
+    if !later {
+        enter_network(&network)?;
     }
     laps.lap("cgroups and network");
     let listener = listen(begin.dir)?;
@@ -69,6 +71,10 @@ pub fn run(begin: Beginning<'_>, on_ready: Box<dyn FnOnce()>) -> Result<u8> {
     let sandbox = begin.bundle.pod.as_ref().map(|p| p.sandbox.clone());
     let running = start(begin, streams)?;
     laps.lap("processes");
+    if later {
+        enter_network(&network)?;
+        laps.lap("network");
+    }
     let mut log = runtime.log.clone();
     log.keep_open();
     // What is ended where it keeps a container that has left.
@@ -138,7 +144,7 @@ fn start(b: Beginning<'_>, streams: Streams) -> Result<Running> {
             pod,
             own: b.dir,
         }),
-        None => Place::Own { starter: b.starter },
+        None => Place::Own { away: b.away },
     };
     let running = start::start(Start {
         plan: b.bundle.plan,
@@ -212,9 +218,9 @@ fn exit_status(monitor: &Monitor, ending: Ending, log: &Log) -> Result<u8> {
     }
 }
 
-/// A network namespace takes long to make, and to end. Where nobody is asked to put something into
-/// the container's, the sandbox's processes are in it, too, instead of in one of their own.
-pub fn network_stays_empty(bundle: &Converted, hooks: &Hooks) -> bool {
+/// A new namespace takes long to make: where nobody needs it before, it is made while the sandbox
+/// starts.
+pub fn network_comes_later(bundle: &Converted, hooks: &Hooks) -> bool {
     bundle.network == Network::New
         && matches!(bundle.plan.network, Outside::Nowhere)
         && bundle.pod.is_none()

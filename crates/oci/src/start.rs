@@ -14,8 +14,8 @@ use hostcall::{HostFd, RawFd};
 use net::devices::Gate;
 use sandbox::devices::Link;
 use sandbox::{
-    Access, Broker, GoferSide, HandOver, JoinSide, Kernel, Outside, RootSpec, Running, SentryMain,
-    SentrySide, Spec, StarterNetwork,
+    Access, Away, Broker, GoferSide, HandOver, JoinSide, Kernel, Outside, RootSpec, Running,
+    SentryMain, SentrySide, Spec,
 };
 use std::convert::Infallible;
 use std::fs::File;
@@ -56,8 +56,8 @@ pub enum Begins {
 
 /// The sandbox that the container gets.
 pub enum Place<'a> {
-    /// One of its own. `starter` is what [`sandbox::go_ahead`] gave, if it was asked before.
-    Own { starter: StarterNetwork },
+    /// One of its own. `away` is what [`sandbox::go_ahead`] gave, if it was asked before.
+    Own { away: Option<Away> },
     /// That of a pod; its kernel is there already.
     Pod(Member<'a>),
 }
@@ -128,9 +128,9 @@ pub fn start(s: Start<'_>) -> Result<Running> {
         traces: s.kernel.platform == PlatformKind::Ptrace,
     };
     let kernel = match s.place {
-        Place::Own { starter } => Kernel::Own {
+        Place::Own { away } => Kernel::Own {
             main: sentry_main(plan, s.kernel, given, s.begins),
-            starter,
+            away,
         },
         Place::Pod(member) => Kernel::Running(hand_over(plan, given, member)),
     };

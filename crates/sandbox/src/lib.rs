@@ -54,12 +54,13 @@ pub use control::Answer;
 pub use gofer::GoferSide;
 pub use kernel::SentrySide;
 pub use net::interface::Interface;
+pub use privilege::Away;
 pub use running::{Attendant, Ending, Running};
 pub use spawn::Who;
 
 use abi::{Errno, Result};
 use hostcall::{HostFd, RawFd, sock, start as host};
-use privilege::{Away, Network, Standing};
+use privilege::{Network, Standing};
 use std::convert::Infallible;
 use std::ffi::CString;
 
@@ -275,27 +276,12 @@ fn start_gofer(
     })
 }
 
-/// The network namespace that a starter is in.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum StarterNetwork {
-    /// Any: it has nothing to do with the sandbox.
-    Other,
-    /// A new one, with nothing in it, where the sandbox's processes are to be, too.
-    New,
-}
-
-/// What can be done before it is known what to start: goes to a new network namespace for good. Not
-/// where each of the sandbox's processes makes its own.
-pub fn go_ahead() -> std::result::Result<StarterNetwork, Error> {
+/// What can be done before it is known what to start: goes to the network namespace of the
+/// sandbox's processes. `None` where each of them makes its own.
+pub fn go_ahead() -> std::result::Result<Option<Away>, Error> {
     match Standing::of_caller()? {
-        Standing::Privileged => {
-            step(
-                "make a network namespace",
-                hostcall::start::unshare(libc::CLONE_NEWNET),
-            )?;
-            Ok(StarterNetwork::New)
-        }
-        Standing::Ordinary { .. } => Ok(StarterNetwork::Other),
+        Standing::Privileged => Away::go(),
+        Standing::Ordinary { .. } => Ok(None),
     }
 }
 
@@ -309,11 +295,11 @@ pub type HandOver<'a, E> = Box<dyn FnOnce(JoinSide) -> std::result::Result<(), E
 
 /// The kernel that a container gets.
 pub enum Kernel<'a, E> {
-    /// A Sentry of its own, which runs `main`. `starter` is what [`go_ahead`] gave, if it was asked
+    /// A Sentry of its own, which runs `main`. `away` is what [`go_ahead`] gave, if it was asked
     /// before (never with a broker).
     Own {
         main: SentryMain<'a>,
-        starter: StarterNetwork,
+        away: Option<Away>,
     },
     /// That of a running sandbox.
     Running(HandOver<'a, E>),
@@ -331,27 +317,23 @@ pub fn start<E: From<Error>>(
     kernel: Kernel<'_, E>,
 ) -> std::result::Result<Running, E> {
     match kernel {
-        Kernel::Own { main, starter } => Ok(start_alone(spec, starter, gofer, main)?),
+        Kernel::Own { main, away } => Ok(start_alone(spec, away, gofer, main)?),
         Kernel::Running(hand_over) => join(spec, gofer, hand_over),
     }
 }
 
 fn start_alone(
     spec: &Spec,
-    starter: StarterNetwork,
+    away: Option<Away>,
     gofer: GoferMain<'_>,
     sentry: SentryMain<'_>,
 ) -> std::result::Result<Running, Error> {
+    let away = match away {
+        None if matches!(spec.network, Outside::Nowhere | Outside::Devices(_)) => go_ahead()?,
+        away => away,
+    };
     let standing = Standing::of_caller()?;
     check_address_space()?;
-    if starter == StarterNetwork::New {
-        return start_both(spec, standing, Network::Given, gofer, sentry);
-    }
-    let apart = matches!(spec.network, Outside::Nowhere | Outside::Devices(_));
-    let away = match standing {
-        Standing::Privileged if apart => Away::go()?,
-        _ => None,
-    };
     let Some(away) = away else {
         return start_both(spec, standing, Network::Own, gofer, sentry);
     };

@@ -41,7 +41,7 @@ pub enum Network {
 }
 
 /// A starter that is in a new network namespace, to clone children there.
-pub(crate) struct Away {
+pub struct Away {
     home: HostFd,
 }
 

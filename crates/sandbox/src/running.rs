@@ -36,6 +36,8 @@ pub enum Ending {
 
 /// How long a process may take to end by itself once it is clear that it will, in milliseconds.
 const GRACE: i64 = 500;
+/// How long a Sentry may take to end after the first program has: output, logs.
+const SENTRY_GRACE: i64 = 3000;
 
 /// Memory files that are kept: of each container that has confidential memory.
 const CONFIDENTIAL_MAX: usize = 256;
@@ -202,8 +204,7 @@ impl Running {
                 break;
             }
             w.hear(&mut self, attendant);
-            // It says so last, when all that it had to write is written.
-            if w.seen.exit.is_some() || self.joined && w.fds[CONTROL].fd == -1 {
+            if self.joined && (w.seen.exit.is_some() || w.fds[CONTROL].fd == -1) {
                 break;
             }
             if w.take_note_of_ends(&mut self) {
@@ -326,6 +327,7 @@ impl Watch {
                 // Only the Sentry speaks for the program.
                 ChildMessage::Exit(s) if i == CONTROL => {
                     self.seen.exit.get_or_insert(s);
+                    self.near(SENTRY_GRACE);
                 }
                 ChildMessage::Failed(text, exit) => {
                     self.seen.text.get_or_insert((text, exit));
@@ -499,15 +501,15 @@ fn ends_within(c: &Child, grace: i64) -> bool {
 }
 
 impl Running {
-    /// Ends and reaps what is left: the Sentry and, with its pid namespace, all stub processes; and
-    /// the Gofer, at the same time; then the broker, which sees its channel hang up.
+    /// Ends and reaps what is left: the Sentry and, with its pid namespace, all stub processes;
+    /// then the Gofer and the broker, which see their channels hang up.
     ///
     /// The Sentry's end is waited for without a limit: what ends with it must be gone before that
     /// is told, and only it knows. (It ends late where one of its threads waits for the host.)
     fn end(&mut self) {
-        for child in [&self.sentry, &self.gofer].into_iter().flatten() {
+        if let Some(s) = &self.sentry {
             // Not reaped yet, so that the number is still its own.
-            let _ = process::kill(child.pid, libc::SIGKILL);
+            let _ = process::kill(s.pid, libc::SIGKILL);
         }
         reap(&mut self.sentry);
         finish(&mut self.gofer, GRACE);

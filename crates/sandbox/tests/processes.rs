@@ -293,7 +293,7 @@ fn as_starter(case: &str) {
     let file2 = file.clone();
     let kernel = Kernel::Own {
         main: Box::new(move |s| Ok(sentry(&case2, s))),
-        starter: sandbox::StarterNetwork::Other,
+        away: None,
     };
     let gofer = Box::new(move |g| Ok(gofer(&case1, &file2, g)));
     let running = sandbox::start::<Error>(&spec, gofer, kernel).unwrap();

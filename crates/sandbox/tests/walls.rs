@@ -382,7 +382,7 @@ fn as_starter(who: &str, number: u64, args: [u64; 6]) {
     };
     let kernel = Kernel::Own {
         main: Box::new(sentry),
-        starter: sandbox::StarterNetwork::Other,
+        away: None,
     };
     let running = sandbox::start::<Error>(&spec, Box::new(gofer), kernel).unwrap();
     match running.wait(&mut Nobody) {
