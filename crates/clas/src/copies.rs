@@ -5,8 +5,9 @@ use crate::{Cla, Clas};
 use abi::errno::EINTR;
 use abi::{PAGE_SIZE, Result};
 
-/// So few pages are copied whether they are there or not: to ask the host takes as long as that.
-const JUST_COPIED: u64 = 4;
+/// So few pages are copied whether they are there or not: to ask the host takes as long. It is less
+/// than a fault copies of what is longer (`mm::predict`), so that a sparse heap does not fill up.
+const JUST_COPIED: u64 = 3;
 
 /// Where new frames are best: so that they end before `before`, or else start at `after`, for host
 /// mappings to merge.

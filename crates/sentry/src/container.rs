@@ -141,6 +141,8 @@ pub struct Container {
 /// Its files.
 pub struct Root {
     pub mounts: Arc<MountNamespace>,
+    /// Who serves those of the host, if there are any.
+    pub gofer: Option<Arc<gofer::client::Client>>,
     /// The root file system, if it is an overlay: what its changes are asked of.
     pub overlay: Option<Arc<vfs::Dentry>>,
     /// Its users and groups on the host, where the bundle maps them.

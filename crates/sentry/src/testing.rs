@@ -129,6 +129,7 @@ pub(crate) fn kernel() -> Arc<Kernel> {
     let mounts = MountNamespace::new(&vfs.mounts, root, MountFlags::from_ms(0), "none");
     kernel.root.set_root(crate::container::Root {
         mounts,
+        gofer: None,
         overlay: None,
         ids: Default::default(),
         is_confidential: false,

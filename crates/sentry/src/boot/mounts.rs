@@ -170,6 +170,7 @@ impl Builder<'_> {
         protect(&cx, &ns, spec)?;
         Ok(Root {
             mounts: ns,
+            gofer: Some(self.client.clone()),
             overlay: layer,
             ids: [spec.uids.clone(), spec.gids.clone()],
             is_confidential: spec.confidential == Confidential::All,
