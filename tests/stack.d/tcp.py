@@ -836,3 +836,125 @@ def windows_inside():
             say("refused", errno.errorcode[e.errno])
             continue
         one(words)
+
+
+def records_outside():
+    p = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(0x800))
+    s = server(OUT4, PORT)
+    step()
+    c, _ = s.accept()
+    while c.recv(10_000):
+        pass
+    p.setblocking(False)
+    while True:
+        try:
+            b, _ = p.recvfrom(100_000)
+        except BlockingIOError:
+            break
+        h = b[(b[0] & 15) * 4:]
+        if b[9] != 6 or struct.unpack(">H", h[2:4])[0] != PORT:
+            continue
+        data = struct.unpack(">H", b[2:4])[0] - (b[0] & 15) * 4 - (h[12] >> 4) * 4
+        if data:
+            say("segment", (data, "PSH" if h[13] & 8 else "-"))
+
+
+def records_inside():
+    """Which bytes go in one segment, when, and which end a write: MSG_MORE, MSG_EOR, TCP_CORK, TCP_NODELAY."""
+    step()
+    more, eor = socket.MSG_MORE, socket.MSG_EOR
+    c = client(OUT4, PORT)
+
+    def tell(name, value):
+        c.setsockopt(socket.IPPROTO_TCP, name, value)
+
+    def write(*sizes):
+        for size, flags in sizes:
+            c.send(b"x" * size, flags)
+        time.sleep(0.05)
+
+    tell(socket.TCP_NODELAY, 1)
+    write((100, more), (50, 0))
+    # What nothing follows goes at last, and is the end of a write then.
+    write((110, more))
+    time.sleep(0.5)
+    write((400, more | eor), (401, more | eor), (402, more | eor), (60, 0))
+    write((120, more))
+    tell(socket.TCP_NODELAY, 1)
+    time.sleep(0.05)
+    tell(socket.TCP_CORK, 1)
+    write((40, 0), (41, 0))
+    tell(socket.TCP_CORK, 0)
+    time.sleep(0.05)
+    tell(socket.TCP_NODELAY, 0)
+    write((70, 0))
+    c.close()
+
+
+def tuned_outside():
+    s = server(OUT4, PORT)
+    step()
+    c, _ = s.accept()
+    step()
+    n = 0
+    while n < 1_000_000:
+        n += len(c.recv(100_000))
+    step()
+    c.close()
+
+
+def tuned_inside():
+    """Settings of connections to come."""
+    at = "/proc/sys/net/ipv4/"
+
+    def put(name, value):
+        try:
+            with open(at + name, "w") as f:
+                f.write(value)
+        except OSError as e:
+            return errno.errorcode[e.errno]
+        return open(at + name).read().split()
+
+    for name, *values in (
+        ("tcp_slow_start_after_idle", "0", "256", "1"),
+        ("tcp_synack_retries", "2", "256", "5"),
+        ("tcp_early_retrans", "0", "5", "3"),
+        ("tcp_reordering", "5", "x", "3"),
+        ("tcp_orphan_retries", "3", "0"),
+        ("tcp_dsack", "0", "1"),
+        ("tcp_tso_win_divisor", "0", "3"),
+        ("tcp_min_tso_segs", "0", "4", "2"),
+        ("tcp_pacing_ss_ratio", "1001", "150", "200"),
+        ("tcp_pacing_ca_ratio", "110", "120"),
+        ("tcp_moderate_rcvbuf", "0", "1"),
+        ("tcp_congestion_control", "nosuch", "reno"),
+        ("tcp_rmem", "4096 131072 6291456", "5000", "4096 100000", "1 2 3 4", "4096 131072"),
+        ("tcp_notsent_lowat", "-1", "4294967296", "20000"),
+    ):
+        say(name, [put(name, v) for v in values])
+    step()
+    c = client(OUT4, PORT)
+    say("congestion", c.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0"))
+    say("the option", c.getsockopt(socket.IPPROTO_TCP, 25))
+    c.setblocking(False)
+    sent = 0
+    while sent < 1_000_000:
+        try:
+            sent += c.send(bytes(min(100_000, 1_000_000 - sent)))
+        except BlockingIOError:
+            break
+    say("held back", sent < 1_000_000)
+    step()
+    # Each time that little is unsent it may be written to again.
+    while sent < 1_000_000:
+        if not poll(c, select.POLLOUT, 5000):
+            say("not woken", sent)
+            break
+        try:
+            sent += c.send(bytes(min(100_000, 1_000_000 - sent)))
+        except BlockingIOError:
+            pass
+    say("sent", sent)
+    step()
+    c.setblocking(True)
+    say("end", c.recv(1))

@@ -104,6 +104,8 @@ pub const UDP_SEGMENT: i32 = 103;
 
 /// What TCP_CONGESTION takes; the option is kept as the place here.
 pub const CONGESTION: [&str; 2] = ["cubic", "reno"];
+/// The setting of a namespace that says with which of them sockets begin.
+pub(crate) const DEFAULT_CONGESTION: &str = "tcp_congestion_control";
 
 /// The name of a congestion control, by its place.
 pub fn congestion(place: usize) -> &'static str {

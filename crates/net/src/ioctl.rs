@@ -62,6 +62,9 @@ pub fn ioctl(
         SIOCOUTQ => return int(protocol.unsent().min(i32::MAX as usize) as i32),
         SIOCATMARK => return int(i32::from(protocol.is_at_mark()?)),
         SIOCGSTAMP | SIOCGSTAMPNS | SIOCGSTAMP_NEW | SIOCGSTAMPNS_NEW => {
+            if !crate::addr::is_inet(common.family) && common.family != crate::sys::AF_PACKET {
+                return Err(ENOTTY);
+            }
             let nanos = common.stamps.last().ok_or(ENOENT)?;
             let unit = match cmd {
                 SIOCGSTAMP | SIOCGSTAMP_NEW => 1000,

@@ -166,10 +166,17 @@ pub enum Chosen {
 /// What a connection takes of the kernel's memory while it waits to be accepted.
 const CONNECTION: u64 = 2048;
 
+/// The most that a buffer can be set to, even with force or by a namespace's settings: it is the
+/// sandbox's memory.
+const BUFFER_MOST: u32 = 32 << 20;
+
 /// What a TCP socket's buffers are to begin with: to send, to receive (`net.ipv4.tcp_wmem`'s and
 /// `tcp_rmem`'s middle).
-pub fn tcp_buffers(ns: &NetNamespace) -> (u32, u32) {
-    let kept = |name| ns.kept_at(name, 1).and_then(|n| u32::try_from(n).ok());
+fn tcp_buffers(ns: &NetNamespace) -> (u32, u32) {
+    let kept = |name| {
+        let kept = ns.kept_at(name, 1).and_then(|n| u32::try_from(n).ok());
+        kept.map(|n| n.min(BUFFER_MOST))
+    };
     (
         kept("tcp_wmem").unwrap_or(TCP_BUFFERS.0),
         kept("tcp_rmem").unwrap_or(TCP_BUFFERS.1),
@@ -231,6 +238,8 @@ impl Common {
             .store(from.sndbuf.load(Ordering::Relaxed), Ordering::Relaxed);
         c.rcvbuf
             .store(from.rcvbuf.load(Ordering::Relaxed), Ordering::Relaxed);
+        c.locked
+            .store(from.locked.load(Ordering::Relaxed), Ordering::Relaxed);
         c.linger
             .store(from.linger.load(Ordering::Relaxed), Ordering::Relaxed);
         c.rcvtimeo
@@ -372,6 +381,24 @@ impl Common {
             _ => return self.set_program(name, v),
         }
         Ok(())
+    }
+
+    /// Whether the sizes of its buffers, to send and to receive, are left to the kernel.
+    pub(crate) fn tunes(&self) -> (bool, bool) {
+        let locked = self.locked.load(Ordering::Relaxed);
+        (locked & SNDBUF_LOCK == 0, locked & RCVBUF_LOCK == 0)
+    }
+
+    /// How large the send buffer of a TCP connection is. One that is left to the kernel becomes as
+    /// large as Linux's does once there is a peer (`tcp_sndbuf_expand`).
+    pub(crate) fn connected_sndbuf(&self) -> u32 {
+        let set = self.sndbuf.load(Ordering::Relaxed);
+        if set >= TCP_BUFFERS.0 || !self.tunes().0 {
+            return set;
+        }
+        let most = self.ns.kept_at("tcp_wmem", 2);
+        let most = most.and_then(|n| u32::try_from(n).ok());
+        set.max(most.map_or(TCP_BUFFERS.0, |n| n.min(TCP_BUFFERS.0)))
     }
 
     fn set_buffer(&self, name: i32, int: i32, cred: &Credentials) -> Result<()> {
@@ -577,8 +604,7 @@ impl Common {
         }
         let max = if force { i32::MAX as u32 / 2 } else { BUF_MAX };
         let asked = if force { int.max(0) as u32 } else { int as u32 };
-        // Even the forced size is bounded here: this memory is the sandbox's.
-        Ok(asked.min(max).min(16 << 20) * 2)
+        Ok(asked.min(max).min(BUFFER_MOST / 2) * 2)
     }
 
     /// `getsockopt(2)` at SOL_SOCKET; `None` for the protocol's own.

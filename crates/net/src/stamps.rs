@@ -46,8 +46,8 @@ pub struct Stamps {
     is_new: AtomicI32,
     /// The number of the next that is sent (OPT_ID).
     next: AtomicU32,
-    /// When the datagram that was received last had come, in nanoseconds of the real time (`sk_stamp`;
-    /// SIOCGSTAMP); 0: none was.
+    /// When the datagram had come that was received last and told of no time itself, in nanoseconds
+    /// of the real time (`sk_stamp`; SIOCGSTAMP); 0: none was.
     last: AtomicI64,
 }
 
@@ -135,12 +135,7 @@ impl Stamps {
         self.on.load(Ordering::Relaxed) != 0 || self.flags() & RX_SOFTWARE != 0
     }
 
-    /// A datagram is received that had come then.
-    pub fn came(&self, at: i64) {
-        self.last.store(at, Ordering::Relaxed);
-    }
-
-    /// When the last one had come that was received.
+    /// When the last one had come that was received and told of no time.
     pub fn last(&self) -> Option<i64> {
         Some(self.last.load(Ordering::Relaxed)).filter(|t| *t != 0)
     }
@@ -179,6 +174,15 @@ impl Stamps {
     /// Whether a stream that asks for these flags begins to have numbers.
     pub fn begins_numbers(&self, flags: u32) -> bool {
         flags & !self.flags() & OPT_ID != 0
+    }
+
+    /// A datagram is received that had come at `at`, nanoseconds of CLOCK_REALTIME: tells so, or
+    /// keeps it for who asks (`sock_recv_timestamp`).
+    pub fn came(&self, at: i64, c: &mut Control) {
+        match self.of_arrivals() || self.flags() & SOFTWARE != 0 {
+            true => self.tell(at, StampOf::Datagram, c),
+            false => self.last.store(at, Ordering::Relaxed),
+        }
     }
 
     /// Tells of something at `at`, nanoseconds of CLOCK_REALTIME (`__sock_recv_timestamp`).

@@ -358,11 +358,11 @@ impl Half {
 
     /// How much may wait in the ring: what the sender may hold back and the receiver takes.
     fn capacity(&self) -> usize {
-        let s = self.writer.sndbuf.load(Ordering::Relaxed);
         if self.writer.family == crate::sys::AF_UNIX {
-            return s as usize;
+            return self.writer.sndbuf.load(Ordering::Relaxed) as usize;
         }
-        s as usize + self.reader.rcvbuf.load(Ordering::Relaxed) as usize
+        self.writer.connected_sndbuf() as usize
+            + self.reader.rcvbuf.load(Ordering::Relaxed) as usize
     }
 
     /// What of the capacity is taken. A piece with a sender or files of its own costs more than its

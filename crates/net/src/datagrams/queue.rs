@@ -12,7 +12,6 @@ use crate::options::{Common, SO_MARK, SO_PRIORITY, SO_RCVMARK, SO_RCVPRIORITY, S
 use crate::peeks;
 use crate::protocol::Received;
 use crate::receivers::Arrival;
-use crate::stamps::StampOf;
 use crate::sys::*;
 use abi::Result;
 use abi::errno::EAGAIN;
@@ -167,8 +166,7 @@ impl DatagramQueue {
     fn control(&self, options: &InetOptions, m: &Datagram) -> Control {
         let common = &self.common;
         let mut c = Control::default();
-        common.stamps.came(m.time);
-        common.stamps.tell(m.time, StampOf::Datagram, &mut c);
+        common.stamps.came(m.time, &mut c);
         let mut put = |asked, name, v: u32| {
             if common.flag(asked) {
                 c.other.push((SOL_SOCKET, name, v.to_le_bytes().to_vec()));

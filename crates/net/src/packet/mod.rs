@@ -26,7 +26,6 @@ use crate::msgqueue::put_all;
 use crate::ns::NetNamespace;
 use crate::options::Common;
 use crate::protocol::{Block, Caller, Parts, Protocol, Received, Shutdown};
-use crate::stamps::StampOf;
 use crate::sys::*;
 use abi::Result;
 use abi::errno::{EINVAL, ENETDOWN, ENODEV, EOPNOTSUPP, EPERM, ESOCKTNOSUPPORT};
@@ -157,10 +156,7 @@ impl Protocol for PacketSocket {
         let w = self.rx.first(flags & MSG_PEEK != 0)?;
         let n = put_all(dst, &w.data)?;
         let mut control = Control::default();
-        self.common.stamps.came(w.time);
-        self.common
-            .stamps
-            .tell(w.time, StampOf::Datagram, &mut control);
+        self.common.stamps.came(w.time, &mut control);
         if self.settings.lock().auxdata {
             let mut v = w.status.to_le_bytes().to_vec();
             v.extend_from_slice(&(w.len as u32).to_le_bytes());

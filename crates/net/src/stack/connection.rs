@@ -89,9 +89,6 @@ struct State {
     announced: bool,
     /// `shutdown(SHUT_RD)`.
     read_shut: bool,
-    /// TCP_CORK, and MSG_MORE of the last send.
-    cork: bool,
-    more: bool,
     /// What calls of the socket have changed, to be told.
     told: Changes,
     /// It began by a SYN from outside, and is not established yet.
@@ -335,8 +332,6 @@ impl Remote {
                 place: None,
                 announced: listener.is_some(),
                 read_shut: false,
-                cork: false,
-                more: false,
                 told: Changes::empty(),
                 listener,
                 deferred: defers.map(|time| now() + time),
@@ -583,7 +578,7 @@ impl Remote {
             },
             now: t,
         };
-        s.engine.transmit(t, &mut out);
+        s.told |= s.engine.transmit(t, &mut out);
         Self::tell_stamped(s);
         after.events |= events(std::mem::take(&mut s.told));
         self.stack.timers.look_at(self.stack.ip.deadline());

@@ -6,7 +6,7 @@ use netstack::time::Instant;
 use std::time::Duration;
 
 /// Its length on Linux 6.18.
-const LEN: usize = 248;
+pub(crate) const LEN: usize = 280;
 
 /// What the option of timestamps takes of a segment.
 const TIMESTAMPS: u16 = 12;
@@ -98,14 +98,19 @@ pub(super) fn encode(i: &Info, path: &Path, now: Instant) -> Vec<u8> {
         (224, small(i.out_of_order)),
         (228, small(i.send_window)),
         (232, small(i.receive_window)),
+        (240, i.timeouts.min(u16::MAX.into()) as u32),
+        (248, small(i.congestion_marks)),
+        (276, u32::from(i.ecn)),
     ] {
         v[at..at + 4].copy_from_slice(&n.to_le_bytes());
     }
     for (at, n) in [
+        (104, i.pacing_rate),
         // Pacing has no limit.
         (112, u64::MAX),
         (120, i.bytes_acked),
         (128, i.bytes_received),
+        (160, i.delivery_rate),
         (200, i.bytes_sent),
         (208, i.bytes_retransmitted),
     ] {

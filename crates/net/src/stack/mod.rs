@@ -54,6 +54,7 @@ mod receiving;
 mod table;
 mod timers;
 
+pub(crate) use info::LEN as INFO_LEN;
 pub(crate) use options::marks;
 pub(crate) use ports::Made;
 pub use receiving::Bells;

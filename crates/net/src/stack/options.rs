@@ -1,7 +1,7 @@
 //! What a socket's options mean for a connection of the stack.
 
 use crate::inet::{self, InetOptions, TCP_CONGESTION};
-use crate::options::{Common, SO_KEEPALIVE, SO_OOBINLINE, tcp_buffers};
+use crate::options::{Common, SO_KEEPALIVE, SO_OOBINLINE};
 use crate::sys::*;
 use netstack::ip::{Marks, Pair, Path, Pmtu};
 use netstack::tcp::{Config, Congestion, Ecn, KeepAlive};
@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-const TCP_NODELAY: i32 = 1;
+pub(super) const TCP_NODELAY: i32 = 1;
 const TCP_MAXSEG: i32 = 2;
 pub(super) const TCP_CORK: i32 = 3;
 const TCP_KEEPIDLE: i32 = 4;
@@ -40,33 +40,39 @@ pub(super) fn mss(path: &Path, pair: Pair) -> u16 {
 
 /// The sizes of its buffers, as they are set.
 pub(super) fn buffers(common: &Common) -> (u32, u32) {
-    let load = |a: &std::sync::atomic::AtomicU32| a.load(Ordering::Relaxed);
-    (load(&common.sndbuf), load(&common.rcvbuf))
+    (
+        common.connected_sndbuf(),
+        common.rcvbuf.load(Ordering::Relaxed),
+    )
 }
 
 /// Takes the sizes over: those that nobody has set tune themselves.
 pub(super) fn set_buffers(c: &mut Config, common: &Common) {
     let (send, receive) = buffers(common);
-    let (send_default, receive_default) = tcp_buffers(&common.ns);
+    let (tunes_send, tunes_receive) = common.tunes();
     let most = |name, default| {
         let kept = common.ns.kept_at(name, 2);
         let kept = kept.and_then(|n| usize::try_from(n).ok());
         kept.map_or(default, |n| n.min(MOST))
     };
     c.send_buffer = send as usize;
-    c.send_most = match send {
-        n if n == send_default => most("tcp_wmem", SEND_MOST).max(n as usize),
-        n => n as usize,
+    c.send_most = match tunes_send {
+        true => most("tcp_wmem", SEND_MOST).max(send as usize),
+        false => send as usize,
     };
     // Half of it is for what the kernel keeps beside the bytes (`tcp_adv_win_scale`).
     c.receive_buffer = receive as usize / 2;
-    (c.receive_most, c.scale_for) = match receive {
-        n if n == receive_default => {
+    (c.receive_most, c.scale_for) = match tunes_receive {
+        true => {
             let most = most("tcp_rmem", RECEIVE_MOST);
+            let grown = match common.ns.kept_number("tcp_moderate_rcvbuf") {
+                Some(0) => receive as usize,
+                _ => most.max(receive as usize),
+            };
             // `tcp_select_initial_window` takes all of it.
-            (most.max(n as usize) / 2, most.max(RMEM_MAX))
+            (grown / 2, most.max(RMEM_MAX))
         }
-        n => (n as usize / 2, 0),
+        false => (receive as usize / 2, 0),
     };
 }
 
@@ -108,21 +114,47 @@ pub(super) fn config(
 
 /// What the namespace's settings say, where they were set (`net.ipv4.tcp_*`).
 fn set_by_namespace(c: &mut Config, common: &Common) {
-    let kept = |name| common.ns.kept_number(name);
+    let all = common.ns.kept.lock();
+    if all.is_empty() {
+        return;
+    }
+    let kept = |name: &str| all.get(name).and_then(|v| v.first()).copied();
     for (name, on) in [
         ("tcp_timestamps", &mut c.timestamps),
         ("tcp_sack", &mut c.sack),
+        ("tcp_dsack", &mut c.dsack),
         ("tcp_window_scaling", &mut c.window_scaling),
+        ("tcp_slow_start_after_idle", &mut c.slow_start_after_idle),
     ] {
         *on = kept(name).is_none_or(|n| n != 0);
     }
+    c.tail_probes = kept("tcp_early_retrans").is_none_or(|n| n >= 3);
+    c.notsent_lowat = kept("tcp_notsent_lowat")
+        .filter(|n| *n < u32::MAX.into())
+        .and_then(|n| usize::try_from(n).ok());
+    for (name, to) in [
+        ("tcp_reordering", &mut c.repetitions),
+        ("tcp_tso_win_divisor", &mut c.bursts.share),
+        ("tcp_min_tso_segs", &mut c.bursts.least),
+        ("tcp_pacing_ss_ratio", &mut c.bursts.slow_start),
+        ("tcp_pacing_ca_ratio", &mut c.bursts.avoidance),
+    ] {
+        if let Some(n) = kept(name).and_then(|n| u32::try_from(n).ok()) {
+            *to = n;
+        }
+    }
     for (name, to) in [
         ("tcp_syn_retries", &mut c.syn_retries),
+        ("tcp_synack_retries", &mut c.answer_retries),
         ("tcp_retries2", &mut c.retries),
     ] {
         if let Some(n) = kept(name).and_then(|n| u8::try_from(n).ok()) {
             *to = n;
         }
+    }
+    let orphan = kept("tcp_orphan_retries").and_then(|n| u8::try_from(n).ok());
+    if let Some(n) = orphan.filter(|n| *n > 0) {
+        c.orphan_retries = n;
     }
     if let Some(n) = kept("tcp_fin_timeout").and_then(|n| u64::try_from(n).ok()) {
         c.linger2 = Some(Duration::from_secs(n));

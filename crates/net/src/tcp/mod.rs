@@ -25,7 +25,9 @@ use crate::bindings::{self, Binding, Coming};
 use crate::errors::ErrorQueue;
 use crate::filters::Filter;
 use crate::frames::ask_of_syn;
-use crate::inet::{IP_MULTICAST_ALL, InetOptions, TCP_SAVE_SYN};
+use crate::inet::{
+    DEFAULT_CONGESTION, IP_MULTICAST_ALL, InetOptions, TCP_CONGESTION, TCP_SAVE_SYN,
+};
 use crate::interface::LO_INDEX;
 use crate::lingering::Unacknowledged;
 use crate::ns::{NetNamespace, Way};
@@ -183,6 +185,9 @@ pub fn new(ns: &Arc<NetNamespace>, family: u16) -> Parts {
         bound: ExplicitBind::default(),
     };
     let options = InetOptions::default();
+    if let Some(n) = ns.kept_number(DEFAULT_CONGESTION) {
+        options.keep(SOL_TCP, TCP_CONGESTION, n as i32);
+    }
     if family == AF_INET6 {
         options.keep(SOL_IP, IP_MULTICAST_ALL, 0);
     }

@@ -36,7 +36,7 @@ impl Tcp {
     }
 
     fn info(&self) -> Vec<u8> {
-        let mut v = vec![0; 248];
+        let mut v = vec![0; crate::stack::INFO_LEN];
         v[0] = match &self.state.read().phase {
             Phase::Idle | Phase::Refused => 7,
             Phase::Listening(_) => 10,

@@ -80,7 +80,47 @@ pub struct Config {
     pub timestamps: bool,
     pub sack: bool,
     pub window_scaling: bool,
+    /// Whether what came twice is told of (net.ipv4.tcp_dsack).
+    pub dsack: bool,
     pub ecn: Ecn,
+    /// How many times the answer to a SYN is sent again (net.ipv4.tcp_synack_retries).
+    pub answer_retries: u8,
+    /// After how many doublings of 200 ms an orphan's unanswered data end it
+    /// (net.ipv4.tcp_orphan_retries; Linux takes 8 for 0).
+    pub orphan_retries: u8,
+    /// How many repetitions of the last acknowledgement tell of a loss where there are no
+    /// selective ones (net.ipv4.tcp_reordering).
+    pub repetitions: u32,
+    /// Whether the tail is probed (net.ipv4.tcp_early_retrans: 3, 4).
+    pub tail_probes: bool,
+    /// Whether the window begins anew after silence (net.ipv4.tcp_slow_start_after_idle).
+    pub slow_start_after_idle: bool,
+    pub bursts: Bursts,
+}
+
+/// When a piece that could be longer waits for the next acknowledgement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bursts {
+    /// Not where it is one part in so many of the window (net.ipv4.tcp_tso_win_divisor); 0: not
+    /// where it is three segments.
+    pub share: u32,
+    /// Nor where it is so many segments (net.ipv4.tcp_min_tso_segs).
+    pub least: u32,
+    /// Nor where it is what goes in a millisecond, at this many hundredths of a window in each round
+    /// trip: in slow start, and later (net.ipv4.tcp_pacing_ss_ratio, tcp_pacing_ca_ratio).
+    pub slow_start: u32,
+    pub avoidance: u32,
+}
+
+impl Default for Bursts {
+    fn default() -> Bursts {
+        Bursts {
+            share: 3,
+            least: 2,
+            slow_start: 200,
+            avoidance: 120,
+        }
+    }
 }
 
 impl Default for Config {
@@ -111,7 +151,14 @@ impl Default for Config {
             timestamps: true,
             sack: true,
             window_scaling: true,
+            dsack: true,
             ecn: Ecn::Answers,
+            answer_retries: 5,
+            orphan_retries: 8,
+            repetitions: 3,
+            tail_probes: true,
+            slow_start_after_idle: true,
+            bursts: Bursts::default(),
         }
     }
 }

@@ -42,7 +42,7 @@ mod time_wait;
 #[cfg(test)]
 mod tests;
 
-pub use config::{Config, Congestion, Ecn, KeepAlive};
+pub use config::{Bursts, Config, Congestion, Ecn, KeepAlive};
 pub use connection::{
     Changes, Connection, Emitted, Failure, Info, Output, Phase, State, Take, Unreachable, Urgent,
     UrgentByte,

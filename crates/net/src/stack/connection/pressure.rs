@@ -99,7 +99,7 @@ impl Remote {
                 marks: &s.marks,
                 now: t,
             };
-            s.engine.transmit(t, &mut out);
+            s.told |= s.engine.transmit(t, &mut out);
         }
     }
 }

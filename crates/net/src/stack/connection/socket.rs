@@ -11,7 +11,6 @@ use crate::clock::now;
 use crate::inet;
 use crate::options::{SO_KEEPALIVE, SO_OOBINLINE};
 use crate::protocol::{Received, Shutdown};
-use crate::stack::options::TCP_CORK;
 use crate::stack::{info, options};
 use crate::sys::*;
 use crate::tcp::{Listener, Outside, Stamped};
@@ -86,18 +85,18 @@ impl Outside for Remote {
                     ENOBUFS
                 });
             }
-            // More follows: as with a cork, until the next send.
-            let more = flags & MSG_MORE != 0;
-            if more || s.more {
-                s.more = more;
-                let cork = more || s.cork;
-                s.engine.configure(|c| c.cork = cork);
-            }
-            match s.engine.write(|piece| src.take(piece))? {
+            let written = match flags & MSG_MORE {
+                0 => s.engine.write(|piece| src.take(piece))?,
+                _ => s.engine.write_more(|piece| src.take(piece))?,
+            };
+            match written {
                 0 => Err(EAGAIN),
                 n => {
                     if flags & MSG_OOB != 0 {
                         s.engine.mark_urgent();
+                    }
+                    if flags & MSG_EOR != 0 && src.remaining() == 0 {
+                        s.engine.end_record();
                     }
                     Ok(n)
                 }
@@ -205,10 +204,10 @@ impl Outside for Remote {
             }
             (SOL_IP, inet::IP_TOS) | (SOL_IPV6, inet::IPV6_TCLASS) => s.marks.tos = value as u8,
             (SOL_TCP, _) | (SOL_SOCKET, SO_KEEPALIVE | SO_OOBINLINE) => {
-                if (level, name) == (SOL_TCP, TCP_CORK) {
-                    s.cork = value != 0;
-                }
                 s.engine.configure(|c| options::set(c, level, name, value));
+                if (level, name) == (SOL_TCP, options::TCP_NODELAY) && value != 0 {
+                    s.engine.push();
+                }
             }
             _ => {}
         });

@@ -82,7 +82,7 @@ fn what_comes_while_somebody_looks_is_taken() {
                 marks: &s.marks,
                 now: now(),
             };
-            s.engine.transmit(now(), &mut out);
+            s.told |= s.engine.transmit(now(), &mut out);
             until(is_left);
         });
         until(|| !is_left());

@@ -142,6 +142,8 @@ impl Connection {
             progress.acked = ack - snd.una;
             snd.una = ack;
             snd.buffer.release(ack);
+            let past = snd.records.partition_point(|r| r.0 <= ack);
+            snd.records.drain(..past);
         }
         for (i, (left, right)) in blocks.into_iter().flatten().enumerate() {
             if i == 0 && has_duplicate {

@@ -234,7 +234,8 @@ impl Connection {
                 n += 1;
             }
         };
-        if let Some(d) = self.acking.duplicate.filter(|d| d.0 < d.1) {
+        let told = self.acking.duplicate.filter(|_| self.config.dsack);
+        if let Some(d) = told.filter(|d| d.0 < d.1) {
             put(d);
         }
         if self.rcv.queue.has_early() {

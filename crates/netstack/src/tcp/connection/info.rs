@@ -152,6 +152,8 @@ pub struct Info {
     pub bytes_delivered: u64,
     /// How many arrived in a second, by the last round trip.
     pub delivery_rate: u64,
+    /// How many may go in a second.
+    pub pacing_rate: u64,
     pub bytes_lost: u64,
     /// Segments.
     pub segments_in: u64,
@@ -171,6 +173,20 @@ pub struct Info {
 }
 
 impl Connection {
+    /// Bytes a second: what the congestion window lets go in a round trip, and some more
+    /// (`tcp_update_pacing_rate`). Nothing is held back for it.
+    fn rate(&self) -> u64 {
+        let w = &self.window;
+        let share = match w.cwnd < w.ssthresh / 2 {
+            true => self.config.bursts.slow_start,
+            false => self.config.bursts.avoidance,
+        };
+        let out = w.cwnd.max(self.snd.nxt - self.snd.una);
+        let micros = self.rtt.smooth().unwrap_or_default().as_micros().max(1);
+        let rate = u128::from(out) * u128::from(share) * 10_000 / micros;
+        u64::try_from(rate).unwrap_or(u64::MAX)
+    }
+
     /// All numbers that `struct tcp_info` tells.
     pub fn info(&self) -> Info {
         let (snd, rcv, c) = (&self.snd, &self.rcv, &self.counts);
@@ -222,6 +238,7 @@ impl Connection {
             bytes_retransmitted: c.bytes_resent,
             bytes_delivered: c.delivered,
             delivery_rate: c.rate.last,
+            pacing_rate: self.rate(),
             bytes_lost: c.lost,
             segments_in: c.segments_in,
             segments_out: c.segments_out,

@@ -21,11 +21,11 @@ impl Connection {
     /// batch of segments once is enough).
     pub fn segment(&mut self, now: Instant, segment: Segment) -> Changes {
         self.clock = now;
+        self.let_go();
         self.counts.segments_in += u64::from(segment.joined.max(1));
         if segment.congestion {
             self.counts.marks_in += 1;
         }
-        let writable = self.is_writable();
         let mut changes = match self.state {
             State::Closed => {
                 self.due.reset = super::super::reset_for(&segment);
@@ -34,7 +34,8 @@ impl Connection {
             State::SynSent => self.in_syn_sent(now, &segment),
             _ => self.in_order(now, segment),
         };
-        if !writable && self.is_writable() {
+        if !self.was_writable && self.is_writable() {
+            self.was_writable = true;
             changes |= Changes::WRITABLE;
         }
         changes

@@ -48,6 +48,7 @@ use super::time_wait::TimeWait;
 use crate::time::Instant;
 use acking::Acking;
 use recovery::Recovery;
+use std::collections::VecDeque;
 use timers::Timers;
 
 /// Where a SYN lies. High enough that no distance leads below zero.
@@ -156,6 +157,15 @@ struct Sender {
     board: Scoreboard,
     /// The end of the last segment that was not full (Minshall's variant of Nagle's rule).
     small_end: u64,
+    /// The end of the last write that was not to be followed by more.
+    pushed: u64,
+    /// The last write is to be followed by more: what is no whole segment waits for it, or until
+    /// the peer says something.
+    holds: bool,
+    /// Ends of records (MSG_EOR) that are not acknowledged, in their order, at most
+    /// [`user::RECORDS`]: no segment has bytes of two. Whether they end a write that was not to be
+    /// followed by more.
+    records: VecDeque<(u64, bool)>,
     /// The place after the urgent byte.
     urgent: Option<u64>,
     /// When data was sent last.
@@ -182,6 +192,9 @@ impl Sender {
             fin: false,
             board: Scoreboard::default(),
             small_end: 0,
+            pushed: 0,
+            holds: false,
+            records: VecDeque::new(),
             urgent: None,
             last: now,
             is_limited: false,
@@ -295,6 +308,8 @@ pub struct Connection {
     marks: ecn::Marks,
     /// No socket has it any more.
     is_orphan: bool,
+    /// Whether it could be written to when that was told last.
+    was_writable: bool,
     counts: info::Counts,
 }
 
@@ -338,6 +353,7 @@ impl Connection {
             black_hole: black_hole::BlackHole::default(),
             marks: ecn::Marks::default(),
             is_orphan: false,
+            was_writable: false,
             counts: info::Counts::new(now),
             config,
         }
@@ -394,7 +410,7 @@ impl Connection {
     /// Changes options. What follows from them is sent by [`Self::transmit`].
     pub fn configure(&mut self, f: impl FnOnce(&mut Config)) {
         let (mss, keep_alive) = (self.config.mss, self.config.keep_alive);
-        let no_delay = self.config.no_delay;
+        let cork = self.config.cork;
         f(&mut self.config);
         if self.config.congestion != self.window.kind {
             self.window.kind = self.config.congestion;
@@ -406,11 +422,9 @@ impl Connection {
         if self.config.keep_alive != keep_alive {
             self.set_keep_alive(self.clock);
         }
-        if !self.config.cork {
+        if cork && !self.config.cork {
+            self.let_go();
             self.timers.cork = None;
-        } else if self.config.no_delay && !no_delay && self.never_sent() > 0 {
-            // What waits goes in spite of the cork (tcp(7)).
-            self.due.uncork = true;
         }
         if self.config.quick_ack {
             self.acking.quicken();

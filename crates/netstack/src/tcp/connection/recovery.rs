@@ -223,7 +223,7 @@ impl Connection {
                 Phase::Slowed => true,
                 Phase::Recovery | Phase::Loss => false,
             };
-            if r.repeated == 3 && begins {
+            if r.repeated == self.config.repetitions && begins {
                 self.begin_recovery();
                 self.counts.lost += self.snd.board.lose_head(mss);
             }

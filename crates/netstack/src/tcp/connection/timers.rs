@@ -10,8 +10,6 @@ use std::time::Duration;
 pub(super) const FIN_WAIT2: Duration = Duration::from_secs(60);
 /// After which silence empty buffers are given back.
 pub(super) const TRIM: Duration = Duration::from_secs(1);
-/// How many doublings an orphan's data may be unanswered (net.ipv4.tcp_orphan_retries).
-const ORPHAN_RETRIES: u32 = 8;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
@@ -86,7 +84,8 @@ impl Connection {
             self.acking.expire();
         }
         if is_over(&mut self.timers.cork) {
-            self.due.uncork = true;
+            self.snd.pushed = self.snd.buffer.end();
+            self.push();
         }
         if is_over(&mut self.timers.reorder) {
             self.detect_late_losses(now);
@@ -116,7 +115,10 @@ impl Connection {
     }
 
     fn syn_timed_out(&mut self, now: Instant) -> Changes {
-        let retries = u32::from(self.config.syn_retries);
+        let retries = u32::from(match self.state {
+            State::SynReceived => self.config.answer_retries,
+            _ => self.config.syn_retries,
+        });
         let over = self
             .config
             .user_timeout
@@ -143,10 +145,11 @@ impl Connection {
         }
         let since = *self.timers.stalled.get_or_insert(now);
         let retries = if self.is_orphan {
-            ORPHAN_RETRIES.min(u32::from(self.config.retries))
+            self.config.orphan_retries.min(self.config.retries)
         } else {
-            u32::from(self.config.retries)
+            self.config.retries
         };
+        let retries = u32::from(retries);
         if self.is_given_up(now, since, rtt::model_from_floor(retries)) {
             return self.give_up();
         }
@@ -173,11 +176,11 @@ impl Connection {
             return Changes::empty();
         }
         let since = *self.timers.stalled.get_or_insert(now);
-        let retries = if self.is_orphan {
-            ORPHAN_RETRIES
+        let retries = u32::from(if self.is_orphan {
+            self.config.orphan_retries
         } else {
-            u32::from(self.config.retries)
-        };
+            self.config.retries
+        });
         let is_late = match self.config.user_timeout {
             Some(t) => now.since(since) >= t,
             None => self.timers.probes > retries,
@@ -225,6 +228,7 @@ impl Connection {
         }
         self.arm_timeout(now);
         let may_probe = self.agreed.sack
+            && self.config.tail_probes
             && self.recovery.phase.is_whole()
             && self.recovery.tail.is_none()
             && self.snd.board.lost() == 0;

@@ -1,14 +1,14 @@
 //! All that is sent: the SYN, what was lost, new bytes, probes, acknowledgements, resets.
 
 use super::timers::Kind;
-use super::{BASE, Connection, Emitted, Output, State};
+use super::{BASE, Changes, Connection, Emitted, Output, State};
 use crate::tcp::segment::{Flags, Header};
 use crate::time::Instant;
 use std::time::Duration;
 
 /// When it is tried again after a device took no more.
 const RETRY: Duration = Duration::from_millis(1);
-/// A corked segment waits so long.
+/// A corked segment waits at least so long (Linux probes the peer's window then, with it).
 const CORK: Duration = Duration::from_millis(200);
 
 /// A device takes no more.
@@ -16,10 +16,17 @@ pub(super) struct Full;
 pub(super) type Went = Result<(), Full>;
 
 impl Connection {
-    /// Emits all that may go now. To be called after each of the other operations.
-    pub fn transmit(&mut self, now: Instant, out: &mut dyn Output) {
+    /// Emits all that may go now. To be called after each of the other operations. What has gone
+    /// may let more be written.
+    #[must_use]
+    pub fn transmit(&mut self, now: Instant, out: &mut dyn Output) -> Changes {
         self.clock = now;
         self.timers.retry = self.transmit_all(now, out).err().map(|Full| now + RETRY);
+        let is_writable = self.is_writable();
+        match std::mem::replace(&mut self.was_writable, is_writable) {
+            false if is_writable => Changes::WRITABLE,
+            _ => Changes::empty(),
+        }
     }
 
     fn transmit_all(&mut self, now: Instant, out: &mut dyn Output) -> Went {
@@ -100,7 +107,12 @@ impl Connection {
     fn emit_range(&mut self, now: Instant, out: &mut dyn Output, start: u64, end: u64) -> Went {
         let last = self.snd.buffer.end();
         let mut flags = Flags::empty();
-        if start < last && end >= last {
+        let is_new = start >= self.snd.nxt && start < last;
+        // Several that go at once are told apart from what follows, so that the peer need not wait
+        // for more of them (Linux: __tcp_transmit_skb).
+        let are_many = end.min(last) > start + self.mss_now();
+        let ends_record = self.snd.records.binary_search(&(end, true)).is_ok();
+        if are_many || ends_record || end >= last && self.snd.pushed > start {
             flags |= Flags::PSH;
         }
         if end > last {
@@ -115,7 +127,6 @@ impl Connection {
             h.flags |= Flags::URG;
             h.urgent = (u - start) as u16;
         }
-        let is_new = start >= self.snd.nxt && start < last;
         if is_new {
             self.mark_new(&mut h);
         }
@@ -129,17 +140,18 @@ impl Connection {
         }
         let segments = (end - start).div_ceil(mss);
         self.counts.segments_out += segments;
-        self.counts.data_out += segments;
-        self.counts.bytes_out += end - start;
         if is_new {
             self.new_went();
         }
-        // (An end alone is no data.)
-        if end.min(last) > start {
+        // (An end alone is no data: tcp_event_data_sent.)
+        let data = end.min(last).saturating_sub(start);
+        if data > 0 {
+            self.counts.data_out += segments;
+            self.counts.bytes_out += data;
             self.data_went(now);
+            self.snd.last = now;
         }
         self.ack_went();
-        self.snd.last = now;
         Ok(())
     }
 
@@ -158,6 +170,7 @@ impl Connection {
             let Some((start, end)) = self.snd.board.first_lost(most.min(whole)) else {
                 break;
             };
+            let end = self.within_record(start, end);
             if start >= self.snd.edge() && start != self.snd.una {
                 break;
             }
@@ -188,11 +201,12 @@ impl Connection {
         }
         let mss = self.mss_now();
         let snd = &self.snd;
-        let end = snd.buffer.end().min(snd.nxt + mss);
+        let end = self.within_record(snd.nxt, snd.buffer.end().min(snd.nxt + mss));
         if end > snd.nxt && end <= snd.edge() {
             self.emit_new(now, out, end)?;
             self.set_tail(false);
         } else if let Some((start, end)) = self.snd.board.tail(mss) {
+            let start = self.start_of_record(start, end);
             self.emit_range(now, out, start, end)?;
             self.resent(now, start, end);
             self.set_tail(true);
@@ -262,7 +276,8 @@ impl Connection {
     fn next_end(&mut self, now: Instant) -> Result<u64, SendBlock> {
         let mss = self.mss_now();
         let snd = &self.snd;
-        let available = snd.buffer.end().saturating_sub(snd.nxt);
+        let last = self.within_record(snd.nxt, snd.buffer.end());
+        let available = last.saturating_sub(snd.nxt);
         if available == 0 {
             // The FIN alone: no window is asked.
             return Ok(snd.limit());
@@ -272,7 +287,9 @@ impl Connection {
         let window = snd.edge().saturating_sub(snd.nxt);
         let most = match self.says_slowed() {
             true => mss,
-            false => self.most_piece(mss),
+            false => self
+                .most_piece(mss)
+                .min((self.most_burst() / mss).max(1) * mss),
         };
         let len = available.min(window).min(most);
         // Congestion windows count whole segments, but what is left may be shorter.
@@ -297,12 +314,12 @@ impl Connection {
             return Ok(snd.nxt + whole);
         }
         let partial = len % mss;
-        if partial != 0 && !self.may_send_partial() {
+        if partial != 0 && last == snd.buffer.end() && !self.may_send_partial() {
             if len > partial {
                 return Ok(snd.nxt + len - partial);
             }
-            if self.config.cork && self.timers.cork.is_none() {
-                self.timers.cork = Some(now + CORK);
+            if self.is_corked() && self.timers.cork.is_none() {
+                self.timers.cork = Some(now + self.rtt.timeout().max(CORK));
             }
             return Err(SendBlock::Other);
         }
@@ -316,7 +333,11 @@ impl Connection {
         if self.snd.fin || self.due.uncork || is_urgent {
             return true;
         }
-        !self.config.cork && (self.config.no_delay || self.snd.small_end <= self.snd.una)
+        !self.is_corked() && (self.config.no_delay || self.snd.small_end <= self.snd.una)
+    }
+
+    fn is_corked(&self) -> bool {
+        self.config.cork || self.snd.holds
     }
 
     /// Whether acknowledgements that come soon let more go at once (Linux: tcp_tso_should_defer).
@@ -335,28 +356,38 @@ impl Connection {
         if !is_soon {
             return false;
         }
-        let share = self.window.cwnd.min(self.snd.window) / 3;
-        let most = most.min(self.most_burst());
+        let share = match self.config.bursts.share {
+            0 => 3 * self.mss(),
+            parts => self.window.cwnd.min(self.snd.window) / u64::from(parts),
+        };
         len < most.min(share) && len <= room
     }
 
-    /// What is worth waiting for: the bytes of a millisecond, and more on short paths, where bursts
-    /// are short, too (Linux: tcp_tso_autosize).
+    /// The most of a piece, so that bursts are short: the bytes of a millisecond, and more on short
+    /// paths, where bursts are short anyway (Linux: tcp_tso_autosize).
     fn most_burst(&self) -> u64 {
         const UNIT: u128 = Duration::from_micros(512).as_nanos();
         let (Some(smooth), Some(least)) = (self.rtt.smooth(), self.rtt.least()) else {
             return u64::MAX;
         };
         let cwnd = u128::from(self.window.cwnd);
-        let ahead = if self.window.is_slow_start() { 20 } else { 12 };
-        let millisecond = cwnd * ahead / 10 * 1_000_000 / smooth.as_nanos().max(1);
+        let bursts = self.config.bursts;
+        let ahead = match self.window.is_slow_start() {
+            true => bursts.slow_start,
+            false => bursts.avoidance,
+        };
+        let millisecond = cwnd * u128::from(ahead) / 100 * 1_000_000 / smooth.as_nanos().max(1);
         let short = u64::from(self.config.gso_max)
             .checked_shr((least.as_nanos() / UNIT) as u32)
             .unwrap_or(0);
-        (millisecond as u64).saturating_add(short)
+        let most = (millisecond as u64).saturating_add(short);
+        most.max(u64::from(bursts.least) * self.mss())
     }
 
     fn restart_after_idle(&mut self, now: Instant) {
+        if !self.config.slow_start_after_idle {
+            return;
+        }
         if self.snd.board.is_empty() && self.snd.nxt < self.snd.buffer.end() {
             let (idle, timeout) = (now.since(self.snd.last), self.rtt.base());
             if idle > timeout && self.snd.last != Instant(0) {

@@ -22,6 +22,9 @@ pub struct Urgent {
     pub byte: UrgentByte,
 }
 
+/// How many records a connection knows at most.
+pub(super) const RECORDS: usize = 1024;
+
 /// The peer's urgent byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UrgentByte {
@@ -44,7 +47,63 @@ impl Connection {
         fill: impl FnMut(&mut [u8]) -> Result<usize, E>,
     ) -> Result<usize, E> {
         let room = self.send_room();
-        self.snd.buffer.fill(room, fill)
+        let n = self.snd.buffer.fill(room, fill)?;
+        self.snd.pushed = self.snd.buffer.end();
+        self.let_go();
+        Ok(n)
+    }
+
+    /// The same, of what is to be followed by more (MSG_MORE): see `Sender::holds`.
+    ///
+    /// # Errors
+    /// What `fill` gives.
+    pub fn write_more<E>(
+        &mut self,
+        fill: impl FnMut(&mut [u8]) -> Result<usize, E>,
+    ) -> Result<usize, E> {
+        let room = self.send_room();
+        let n = self.snd.buffer.fill(room, fill)?;
+        self.snd.holds = true;
+        Ok(n)
+    }
+
+    /// What was written last is the end of a record (MSG_EOR). Of more than so many the later ones
+    /// go as if they were one.
+    pub fn end_record(&mut self) {
+        let end = self.snd.buffer.end();
+        if self.snd.records.len() < RECORDS {
+            let pushed = self.snd.pushed == end;
+            self.snd.records.push_back((end, pushed));
+        }
+    }
+
+    /// The end of what goes in one piece of `[start, end)`: that of a record, if one is in it.
+    pub(super) fn within_record(&self, start: u64, end: u64) -> u64 {
+        let records = &self.snd.records;
+        let next = records.partition_point(|r| r.0 <= start);
+        records.get(next).map_or(end, |r| end.min(r.0))
+    }
+
+    /// Where what ends at `end` begins, `start` or later: after the record before.
+    pub(super) fn start_of_record(&self, start: u64, end: u64) -> u64 {
+        let records = &self.snd.records;
+        let before = records.partition_point(|r| r.0 < end).checked_sub(1);
+        before.map_or(start, |n| start.max(records[n].0))
+    }
+
+    /// What waits goes in spite of a cork, Nagle's rule and MSG_MORE: TCP_NODELAY is set
+    /// (`tcp(7)`), or it has waited for long.
+    pub fn push(&mut self) {
+        if self.never_sent() > 0 {
+            self.due.uncork = true;
+        }
+    }
+
+    /// What waited for more does so no longer.
+    pub(super) fn let_go(&mut self) {
+        if std::mem::take(&mut self.snd.holds) && !self.config.cork {
+            self.timers.cork = None;
+        }
     }
 
     /// The last byte that was written is urgent.
@@ -69,9 +128,12 @@ impl Connection {
     }
 
     /// How many bytes may be written until `most` are unsent, beside those that go at once. A write
-    /// is cut in large pieces only, as Linux's is by what its packets take.
+    /// is cut in large pieces only, as Linux's is by what its packets take: half of the largest
+    /// window (`tcp_bound_to_half_wnd`).
     fn unsent_room(&self, most: usize) -> usize {
-        const PIECE: usize = 16 << 10;
+        const PIECE: u64 = 64 << 10;
+        let piece = (self.snd.most_window / 2).min(PIECE);
+        let piece = (piece / self.mss()).max(1) * self.mss();
         let may_go = self.window.cwnd.saturating_sub(self.in_flight());
         let may_go = may_go.min(self.snd.edge().saturating_sub(self.snd.nxt)) as usize;
         let held = self.never_sent().saturating_sub(may_go);
@@ -80,7 +142,7 @@ impl Connection {
         }
         may_go
             .saturating_sub(self.never_sent())
-            .saturating_add(most.max(PIECE) - held)
+            .saturating_add(most.max(piece as usize) - held)
     }
 
     /// How many bytes are written and not acknowledged.
@@ -117,7 +179,7 @@ impl Connection {
             && self
                 .config
                 .notsent_lowat
-                .is_none_or(|most| self.never_sent() < most)
+                .is_none_or(|most| self.never_sent() < most.div_ceil(2))
     }
 
     /// How many bytes came and were not read, the urgent one with them unless the reader stands

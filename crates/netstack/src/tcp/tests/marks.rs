@@ -42,7 +42,7 @@ fn answer_to(ecn: Ecn, flags: Flags, can_be_marked: bool) -> Flags {
     let now = Instant(5_000_000_000);
     let mut c = Connection::accept(config(ecn), Seq(1), now, &syn);
     let mut out = Headers::default();
-    c.transmit(now, &mut out);
+    let _ = c.transmit(now, &mut out);
     out.0[0].flags & MARKS
 }
 

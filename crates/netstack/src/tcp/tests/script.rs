@@ -106,13 +106,18 @@ impl Script {
 
     /// What goes now.
     pub fn sent(&mut self) -> Vec<Out> {
+        self.told_and_sent().1
+    }
+
+    /// The same, and what that changes.
+    pub fn told_and_sent(&mut self) -> (Changes, Vec<Out>) {
         let mut wire = Wire::default();
-        self.c.transmit(self.now, &mut wire);
+        let told = self.c.transmit(self.now, &mut wire);
         let mut stamps = wire.out.iter().filter_map(|o| o.header.options.timestamps);
         if let Some(t) = stamps.next_back() {
             self.echo = t.value;
         }
-        wire.out
+        (told, wire.out)
     }
 
     /// Lets milliseconds pass without looking at timers.
@@ -185,6 +190,17 @@ impl Script {
 
     pub fn data(&mut self, from: u32, payload: &[u8]) -> Changes {
         self.segment(self.header(from, 0, Flags::ACK), payload)
+    }
+
+    /// With MSG_MORE.
+    pub fn write_more(&mut self, n: usize) {
+        let mut left = n;
+        let fill = |to: &mut [u8]| {
+            let n = to.len().min(left);
+            left -= n;
+            Ok::<_, ()>(n)
+        };
+        assert_eq!(self.c.write_more(fill), Ok(n));
     }
 
     pub fn write(&mut self, n: usize) -> usize {

@@ -19,14 +19,16 @@ fn places(out: &[Out]) -> Vec<(i32, usize)> {
 }
 
 #[test]
-fn ten_segments_go_at_first_in_one_piece() {
+fn ten_segments_go_at_first_in_short_bursts() {
     let mut s = Script::established(big());
     assert_eq!(s.write(100_000), 100_000);
     let out = s.sent();
-    assert_eq!(places(&out), [(0, 14_600)]);
+    // A round trip is long: two segments are more than a millisecond's.
+    assert_eq!(places(&out), [0, 1, 2, 3, 4].map(|n| (n * 2920, 2920)));
     assert_eq!(out[0].mss, 1460);
+    assert!(out.iter().all(|o| o.header.flags.contains(Flags::PSH)));
     s.ack(14_600);
-    assert_eq!(places(&s.sent()), [(14_600, 29_200)]);
+    s.sent();
     assert_eq!(s.c.info().congestion_window, 29_200);
 }
 
@@ -55,7 +57,7 @@ fn nagle_holds_the_second_small_one() {
 }
 
 #[test]
-fn a_cork_lasts_200_ms() {
+fn a_cork_lasts_as_long_as_a_time_out() {
     let mut s = Script::established(Config {
         cork: true,
         ..big()
@@ -64,8 +66,10 @@ fn a_cork_lasts_200_ms() {
     assert_eq!(places(&s.sent()), [(0, 1460)]);
     s.ack(1460);
     assert!(s.sent().is_empty());
-    assert_eq!(s.left().as_millis(), 200);
-    assert_eq!(places(&s.wait().1), [(1460, 40)]);
+    assert_eq!(s.left().as_millis(), 210);
+    let out = s.wait().1;
+    assert_eq!(places(&out), [(1460, 40)]);
+    assert!(out[0].header.flags.contains(Flags::PSH));
     s.write(5);
     assert!(s.sent().is_empty());
     s.c.configure(|c| c.cork = false);
@@ -227,7 +231,7 @@ fn an_acknowledgement_that_comes_late_lets_all_go() {
     // The next one does not come soon: nothing is held back for a larger piece.
     s.pass(10);
     s.ack(2920);
-    assert_eq!(places(&s.sent()), [(14_600, 5840)]);
+    assert_eq!(places(&s.sent()), [(14_600, 2920), (17_520, 2920)]);
 }
 
 #[test]
@@ -239,6 +243,7 @@ fn no_delay_overrides_the_cork_once() {
     s.write(100);
     assert!(s.sent().is_empty());
     s.c.configure(|c| c.no_delay = true);
+    s.c.push();
     assert_eq!(places(&s.sent()), [(0, 100)]);
     s.write(100);
     assert!(s.sent().is_empty());
@@ -251,9 +256,10 @@ fn little_is_written_that_cannot_go() {
         send_buffer: 1 << 20,
         ..big()
     });
-    // What the congestion window takes, and a piece.
-    assert_eq!(s.c.send_room(), 14_600 + (16 << 10));
-    s.write(14_600 + (16 << 10));
+    // What the congestion window takes, and a piece: half of the peer's window.
+    let piece = s.c.info().send_window as usize / 2 / 1460 * 1460;
+    assert_eq!(s.c.send_room(), 14_600 + piece);
+    s.write(14_600 + piece);
     assert_eq!(s.c.send_room(), 0);
     s.sent();
     assert_eq!(s.c.send_room(), 0);
@@ -506,4 +512,66 @@ fn hostile_acknowledgements_cost_little() {
     }
     let took = began.elapsed();
     assert!(took < Duration::from_secs(5), "{took:?}");
+}
+
+#[test]
+fn what_more_follows_waits_for_it_or_for_the_peer() {
+    let mut s = Script::established(big());
+    s.write_more(100);
+    assert!(s.sent().is_empty());
+    s.write(50);
+    let out = s.sent();
+    assert_eq!(places(&out), [(0, 150)]);
+    assert!(out[0].header.flags.contains(Flags::PSH));
+    s.write_more(100);
+    assert!(s.sent().is_empty());
+    // Nothing is outstanding any more, and so Nagle's rule lets it go. Its end is none of a write.
+    s.ack(150);
+    let out = s.sent();
+    assert_eq!(places(&out), [(150, 100)]);
+    assert!(!out[0].header.flags.contains(Flags::PSH));
+}
+
+#[test]
+fn what_has_gone_lets_more_be_written() {
+    let mut s = Script::established(Config {
+        notsent_lowat: Some(8000),
+        send_buffer: 1 << 20,
+        ..big()
+    });
+    let room = s.c.send_room();
+    s.write(room);
+    s.sent();
+    assert!(!s.c.is_writable());
+    s.pass(10);
+    // The acknowledgement alone does not: all that was written is unsent as before.
+    let changes = s.ack(14_600);
+    assert!(!changes.contains(Changes::WRITABLE));
+    let (told, _) = s.told_and_sent();
+    assert_eq!(told, Changes::WRITABLE);
+}
+
+#[test]
+fn no_segment_has_bytes_of_two_records() {
+    let mut s = Script::established(big());
+    s.write(14_600 + 400);
+    s.c.end_record();
+    for _ in 0..3 {
+        s.write(400);
+        s.c.end_record();
+    }
+    s.write(3000);
+    s.sent();
+    s.ack(14_600);
+    let out = s.sent();
+    let ends = [(14_600, 400), (15_000, 400), (15_400, 400), (15_800, 400)];
+    assert_eq!(places(&out)[..4], ends);
+    assert!(out[..4].iter().all(|o| o.header.flags.contains(Flags::PSH)));
+    assert_eq!(places(&out)[4].0, 16_200);
+    // Nor when they go again.
+    s.pass(10);
+    s.sack(14_600, &[(17_660, 19_120)]);
+    s.pass(300);
+    let (_, out) = s.wait();
+    assert_eq!(places(&out)[0], (14_600, 400));
 }

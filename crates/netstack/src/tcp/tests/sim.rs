@@ -392,7 +392,7 @@ impl Sim {
         };
         let end = &mut self.ends[i];
         if let Some(c) = &mut end.c {
-            c.transmit(now, &mut sink);
+            let _ = c.transmit(now, &mut sink);
             let info = c.info();
             end.send_memory = end.send_memory.max(info.send_memory);
             end.receive_memory = end.receive_memory.max(info.receive_memory);

@@ -107,11 +107,16 @@ impl DynFile for Numbers {
                 let n = i32::try_from(*n).map_err(|_| EINVAL)?;
                 self.ns.set_conf(*of, *setting, n)?;
             }
-            (Number::Kept(name, first, (least, most)), all) if all.len() == first.len() => {
+            // Those that are not given stay as they are, what is beyond is not looked at
+            // (`proc_dointvec`).
+            (Number::Kept(name, first, (least, most)), all @ [_, ..]) => {
+                let all = &all[..all.len().min(first.len())];
                 if all.iter().any(|n| n > most || n < least) {
                     return Err(EINVAL);
                 }
-                self.ns.kept.lock().insert(name, given);
+                let mut kept = self.ns.kept.lock();
+                let now = kept.entry(name).or_insert_with(|| first.to_vec());
+                now[..all.len()].copy_from_slice(all);
             }
             _ => return Err(EINVAL),
         }
@@ -179,6 +184,64 @@ impl DynDir for Conf {
     }
 }
 
+/// What a connection that begins asks for, the numbers that each has at first, and the range of
+/// them.
+const TCP: &[(&str, &[i64], (i64, i64))] = &[
+    ("tcp_dsack", &[1], BYTE),
+    ("tcp_early_retrans", &[3], (0, 4)),
+    ("tcp_ecn", &[2], (0, 2)),
+    ("tcp_fin_timeout", &[60], INT),
+    ("tcp_keepalive_intvl", &[75], INT),
+    ("tcp_keepalive_probes", &[9], BYTE),
+    ("tcp_keepalive_time", &[7200], INT),
+    ("tcp_max_syn_backlog", &[1024], INT),
+    ("tcp_min_tso_segs", &[2], (1, 255)),
+    ("tcp_moderate_rcvbuf", &[1], BYTE),
+    (
+        "tcp_notsent_lowat",
+        &[u32::MAX as i64],
+        (0, u32::MAX as i64),
+    ),
+    ("tcp_orphan_retries", &[0], BYTE),
+    ("tcp_pacing_ca_ratio", &[120], (0, 1000)),
+    ("tcp_pacing_ss_ratio", &[200], (0, 1000)),
+    ("tcp_reordering", &[3], INT),
+    ("tcp_retries2", &[15], BYTE),
+    ("tcp_rmem", &[4096, 131_072, 6_291_456], SIZE),
+    ("tcp_sack", &[1], BYTE),
+    ("tcp_slow_start_after_idle", &[1], BYTE),
+    ("tcp_syn_retries", &[6], (1, 127)),
+    ("tcp_synack_retries", &[5], BYTE),
+    ("tcp_syncookies", &[1], BYTE),
+    ("tcp_timestamps", &[1], BYTE),
+    ("tcp_tso_win_divisor", &[3], BYTE),
+    ("tcp_tw_reuse", &[2], (0, 2)),
+    ("tcp_window_scaling", &[1], BYTE),
+    ("tcp_wmem", &[4096, 16_384, 4_194_304], SIZE),
+];
+const BYTE: (i64, i64) = (0, 255);
+const INT: (i64, i64) = (i32::MIN as i64, i32::MAX as i64);
+const SIZE: (i64, i64) = (1, i32::MAX as i64);
+
+/// `net.ipv4.tcp_congestion_control`: what sockets begin with.
+struct DefaultCongestion(Arc<NetNs>);
+
+impl DynFile for DefaultCongestion {
+    fn perm(&self) -> Perm {
+        owned(&self.0.user)
+    }
+    fn generate(&self, _: &File) -> abi::Result<Vec<u8>> {
+        Ok(format!("{}\n", self.0.default_congestion()).into_bytes())
+    }
+    fn write(&self, file: &File, data: &[u8], _: u64) -> abi::Result<usize> {
+        if !file.cred.has_in(&self.0.user, vfs::Caps::NET_ADMIN) {
+            return Err(abi::errno::EPERM);
+        }
+        self.0.set_default_congestion(data.trim_ascii())?;
+        Ok(data.len())
+    }
+}
+
 /// `net.*`. What counts for all namespaces is shown in the `first` one alone.
 pub(super) fn settings(ns: &Arc<NetNs>, first: &Arc<NetNs>) -> StaticDir {
     let number = |what| Numbers {
@@ -187,7 +250,6 @@ pub(super) fn settings(ns: &Arc<NetNs>, first: &Arc<NetNs>) -> StaticDir {
     };
     let kept = |name, first| number(Number::Kept(name, first, (i64::MIN, i64::MAX)));
     let within = |name, first, range| number(Number::Kept(name, first, range));
-    let sizes = |name, first| within(name, first, (1, i32::MAX.into()));
     let ipv4 = StaticDir::new()
         .file("ip_local_port_range", number(Number::LocalPorts))
         .file(
@@ -200,32 +262,17 @@ pub(super) fn settings(ns: &Arc<NetNs>, first: &Arc<NetNs>) -> StaticDir {
             number(Number::Device(ConfOf::All, Setting::FORWARDING)),
         )
         .dir("conf", Confs(ns.clone(), ConfVersion::V4))
-        .file("tcp_keepalive_time", kept("tcp_keepalive_time", &[7200]))
-        .file("tcp_keepalive_intvl", kept("tcp_keepalive_intvl", &[75]))
-        .file("tcp_keepalive_probes", kept("tcp_keepalive_probes", &[9]))
-        .file("tcp_syncookies", kept("tcp_syncookies", &[1]))
-        .file("tcp_fin_timeout", kept("tcp_fin_timeout", &[60]))
-        .file("tcp_max_syn_backlog", kept("tcp_max_syn_backlog", &[1024]))
-        .file(
-            "tcp_tw_reuse",
-            number(Number::Kept("tcp_tw_reuse", &[2], (i64::MIN, 2))),
-        )
-        .file("tcp_ecn", within("tcp_ecn", &[2], (0, 2)))
-        .file("tcp_timestamps", within("tcp_timestamps", &[1], (0, 255)))
-        .file("tcp_sack", within("tcp_sack", &[1], (0, 255)))
-        .file(
-            "tcp_window_scaling",
-            within("tcp_window_scaling", &[1], (0, 255)),
-        )
-        .file("tcp_syn_retries", within("tcp_syn_retries", &[6], (1, 127)))
-        .file("tcp_retries2", within("tcp_retries2", &[15], (0, 255)))
         .file(
             "ip_nonlocal_bind",
             within("ip_nonlocal_bind", &[0], (0, 255)),
         )
-        .file("tcp_rmem", sizes("tcp_rmem", &[4096, 131_072, 6_291_456]))
-        .file("tcp_wmem", sizes("tcp_wmem", &[4096, 16_384, 4_194_304]))
+        .file("tcp_congestion_control", DefaultCongestion(ns.clone()))
+        .text("tcp_available_congestion_control", "reno cubic\n")
+        .text("tcp_allowed_congestion_control", "reno cubic\n")
         .text("tcp_fastopen", "1\n");
+    let ipv4 = TCP.iter().fold(ipv4, |dir, &(name, first, range)| {
+        dir.file(name, within(name, first, range))
+    });
     let ipv4 = if Arc::ptr_eq(ns, first) {
         ipv4.file("tcp_mem", number(Number::TcpMemory))
     } else {
