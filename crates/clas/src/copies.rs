@@ -5,9 +5,10 @@ use crate::{Cla, Clas};
 use abi::errno::EINTR;
 use abi::{PAGE_SIZE, Result};
 
-/// So few pages are copied whether they are there or not: to ask the host takes as long. It is less
-/// than a fault copies of what is longer (`mm::predict`), so that a sparse heap does not fill up.
-const JUST_COPIED: u64 = 3;
+/// Up to so many pages are copied without asking which of them there are: to ask takes as long, and
+/// holes get pages then. A fault of a longer area copies more (`mm::predict`), so that a sparse heap
+/// does not fill up.
+pub const JUST_COPIED: u64 = 3;
 
 /// Where new frames are best: so that they end before `before`, or else start at `after`, for host
 /// mappings to merge.
@@ -50,7 +51,7 @@ impl Clas {
         if self.is_confidential(from, pages) {
             self.mark_confidential(to, pages);
         }
-        // What has no page gets none: it could be given back where the limit is reached.
+        // Of more, what has no page gets none: it could be given back where the limit is reached.
         let mut done = from;
         let end = Cla(from.0 + pages * PAGE_SIZE);
         let holes = match pages {

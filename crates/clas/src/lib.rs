@@ -57,7 +57,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 pub use accounts::{Account, AccountId, AccountStats, Payer, PeakOf, pay_with};
-pub use copies::PlacementHint;
+pub use copies::{JUST_COPIED, PlacementHint};
 pub use files::{Ahead, FilePick, Listed, Pageable};
 pub use high::{is_held_up, take_above_high, take_over_limit};
 pub use huge::LEN as HUGE;

@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::deferred::Deferred;
+use crate::described_late::DescribedLate;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use config::PlatformKind;
 use sandbox::Access;
@@ -43,12 +43,12 @@ pub enum Command {
     /// no network but what --net gives; it sees no process but its own. /tmp is empty, but for the
     /// current directory. It gets your environment, user, groups, limits, working directory, and
     /// the signals that you ignore or block.
-    Do(Deferred<Do>),
+    Do(DescribedLate<Do>),
     #[command(flatten)]
     Oci(crate::oci::Command),
     /// Shows what Cloister is made of
     #[command(subcommand)]
-    Debug(Deferred<Debug>),
+    Debug(DescribedLate<Debug>),
 }
 
 #[derive(Args, Debug)]
@@ -365,21 +365,21 @@ mod tests {
     fn command_lines() {
         Cloister::command().debug_assert();
         let parse = |s: &str| Cloister::try_parse_from(s.split(' '));
-        let Ok(Command::Do(Deferred(d))) =
+        let Ok(Command::Do(DescribedLate(d))) =
             parse("cloister do --strace -v -v -- ls --strace=x").map(|c| c.command)
         else {
             panic!()
         };
         assert_eq!(d.command, ["ls", "--strace=x"]);
         assert_eq!((d.strace.as_deref(), d.verbose), (Some(""), 2));
-        let Ok(Command::Do(Deferred(d))) =
+        let Ok(Command::Do(DescribedLate(d))) =
             parse("cloister do --strace=%file,read ls -l").map(|c| c.command)
         else {
             panic!()
         };
         assert_eq!(d.command, ["ls", "-l"]);
         assert_eq!(d.strace.as_deref(), Some("%file,read"));
-        let Ok(Command::Do(Deferred(d))) = parse("cloister do -- --odd -p").map(|c| c.command)
+        let Ok(Command::Do(DescribedLate(d))) = parse("cloister do -- --odd -p").map(|c| c.command)
         else {
             panic!()
         };

@@ -5,7 +5,7 @@
 
 mod args;
 mod debug;
-mod deferred;
+mod described_late;
 mod network;
 mod oci;
 mod run;

@@ -13,7 +13,7 @@ use show::{events, list, list_ids, pretty, print, ps, seconds};
 use values::{signal, user};
 
 use crate::args::{Lanes, Platform};
-use crate::deferred::Deferred;
+use crate::described_late::DescribedLate;
 use crate::stdio::RawMode;
 use clap::{Args, Subcommand, ValueEnum};
 use hostcall::{RawFd, term};
@@ -158,13 +158,13 @@ enum LogFormat {
 #[derive(Subcommand, Debug)]
 pub enum Command {
     /// Creates a container from a bundle; its program waits for `start`
-    Create(Deferred<CreateArgs>),
+    Create(DescribedLate<CreateArgs>),
     /// Runs the program of a created container
     Start { id: String },
     /// Creates a container, runs its program, and deletes it afterwards
-    Run(Deferred<RunArgs>),
+    Run(DescribedLate<RunArgs>),
     /// Runs one more program in a container
-    Exec(Deferred<Box<ExecArgs>>),
+    Exec(DescribedLate<Box<ExecArgs>>),
     /// Tells a container's state as JSON
     State { id: String },
     /// Sends a signal to a container's first program
@@ -219,12 +219,12 @@ pub enum Command {
     },
     /// Shows and changes what a container's processes have of its memory
     #[command(subcommand)]
-    Memory(Deferred<memory::MemoryCommand>),
+    Memory(DescribedLate<memory::MemoryCommand>),
     /// Shows what a container's network is and does
     #[command(subcommand)]
-    Network(Deferred<network::NetworkCommand>),
+    Network(DescribedLate<network::NetworkCommand>),
     /// Sets limits of a running container
-    Update(Deferred<Box<UpdateArgs>>),
+    Update(DescribedLate<Box<UpdateArgs>>),
     /// Waits for a container's end, and exits as its program did
     Wait { id: String },
     /// Writes what a container changed in its root, as a layer of an image
@@ -499,17 +499,17 @@ fn close_rest(count: u32) -> oci::Result<()> {
 
 fn execute(rt: &Runtime, command: Command) -> oci::Result<u8> {
     match command {
-        Command::Create(Deferred(c)) => {
+        Command::Create(DescribedLate(c)) => {
             take_preserved(c.preserve_fds)?;
             let created = oci::create(rt, &c.plain())?;
             created.warnings.iter().for_each(|w| rt.log.warning(w));
         }
         Command::Start { id } => oci::start(rt, &id)?,
-        Command::Run(Deferred(r)) => {
+        Command::Run(DescribedLate(r)) => {
             take_preserved(r.create.preserve_fds)?;
             return run_container(rt, r.create.plain(), r.detach, r.keep);
         }
-        Command::Exec(Deferred(e)) => {
+        Command::Exec(DescribedLate(e)) => {
             // As runc: not a status that a program has.
             let ended = check_preserved(e.preserve_fds).and_then(|()| exec(rt, *e));
             return ended.or_else(|e| {

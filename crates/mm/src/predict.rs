@@ -274,6 +274,8 @@ impl Filling {
 #[derive(Default)]
 pub(crate) struct Copies(Run);
 
+const _: () = assert!(Copies::LEAST > clas::JUST_COPIED * PAGE);
+
 impl Copies {
     /// What is copied at least, and how far that grows.
     const LEAST: u64 = 16 << 10;

@@ -95,6 +95,10 @@ const TCP_TIMESTAMP: i32 = 24;
 pub const TCP_SAVE_SYN: i32 = 27;
 pub const TCP_SAVED_SYN: i32 = 28;
 const TCP_TX_DELAY: i32 = 37;
+pub(crate) const TCP_KEEPIDLE: i32 = 4;
+pub(crate) const TCP_KEEPINTVL: i32 = 5;
+pub(crate) const TCP_KEEPCNT: i32 = 6;
+pub(crate) const TCP_SYNCNT: i32 = 7;
 pub const TCP_CONGESTION: i32 = 13;
 /// Its control message has the same number.
 pub const TCP_INQ: i32 = 36;
@@ -106,6 +110,15 @@ pub const UDP_SEGMENT: i32 = 103;
 pub const CONGESTION: [&str; 2] = ["cubic", "reno"];
 /// The setting of a namespace that says with which of them sockets begin.
 pub(crate) const DEFAULT_CONGESTION: &str = "tcp_congestion_control";
+/// How long `struct tcp_info` is on Linux 6.18: programs ask for as much as they know.
+pub(crate) const INFO_LEN: usize = 280;
+/// Settings of a namespace (`net.ipv4.*`), and the options of TCP that begin with them.
+pub(crate) const BY_SETTING: [(&str, i32); 4] = [
+    (DEFAULT_CONGESTION, TCP_CONGESTION),
+    ("tcp_keepalive_time", TCP_KEEPIDLE),
+    ("tcp_keepalive_intvl", TCP_KEEPINTVL),
+    ("tcp_keepalive_probes", TCP_KEEPCNT),
+];
 
 /// The name of a congestion control, by its place.
 pub fn congestion(place: usize) -> &'static str {
@@ -170,10 +183,10 @@ const TABLE: &[(i32, i32, Kind, i32)] = &[
     (SOL_TCP, 1, Bool, 0),
     (SOL_TCP, TCP_MAXSEG, Int(0, 32767), 0),
     (SOL_TCP, 3, Bool, 0),
-    (SOL_TCP, 4, Int(1, 32767), 7200),
-    (SOL_TCP, 5, Int(1, 32767), 75),
-    (SOL_TCP, 6, Int(1, 127), 9),
-    (SOL_TCP, 7, Int(1, 127), 6),
+    (SOL_TCP, TCP_KEEPIDLE, Int(1, 32767), 7200),
+    (SOL_TCP, TCP_KEEPINTVL, Int(1, 32767), 75),
+    (SOL_TCP, TCP_KEEPCNT, Int(1, 127), 9),
+    (SOL_TCP, TCP_SYNCNT, Int(1, 127), 6),
     (SOL_TCP, TCP_LINGER2, ANY, 60),
     (SOL_TCP, TCP_DEFER_ACCEPT, ANY, 0),
     // WINDOW_CLAMP, QUICKACK, THIN_LINEAR_TIMEOUTS, THIN_DUPACK, USER_TIMEOUT, FASTOPEN, TIMESTAMP,

@@ -144,6 +144,7 @@ pub use ns::{Link, NetNamespace};
 pub use protocol::{Answer, Block, Caller, NamespaceOf, PathNames, Received};
 pub use socket::Socket;
 pub use tables::{OldCounters, TableChange, TableQuery};
+pub use tcp::{default_congestion, set_default_congestion};
 
 /// Numbers of the socket interface (`<sys/socket.h>` and the kernel's headers).
 pub mod sys {

@@ -6,7 +6,6 @@ use crate::bindings::{PortRange, PortTable};
 use crate::devices::{Bells, Confs, Device, Kind, LinkRequest, Listeners, Table};
 use crate::groups::DeviceGroups;
 use crate::host::HostNetwork;
-use crate::inet::{CONGESTION, DEFAULT_CONGESTION};
 use crate::inflight::InFlightRegistry;
 use crate::interface::{Interface, LO_INDEX};
 use crate::receivers::{RawSockets, UdpReceiver};
@@ -18,7 +17,7 @@ use crate::tcp_memory::TcpMemory;
 use crate::unix_names::UnixNames;
 use crate::user::UserNetwork;
 use crate::work::Worker;
-use abi::errno::{EADDRNOTAVAIL, EBUSY, EINVAL, ENETUNREACH, ENODEV, ENOENT, EOPNOTSUPP};
+use abi::errno::{EADDRNOTAVAIL, EBUSY, EINVAL, ENETUNREACH, ENODEV, EOPNOTSUPP};
 use abi::{Errno, Result};
 use clas::Clas;
 use netfilter::Engine;
@@ -390,19 +389,6 @@ impl NetNamespace {
     /// One number of such a setting.
     pub(crate) fn kept_at(&self, name: &str, at: usize) -> Option<i64> {
         self.kept.lock().get(name)?.get(at).copied()
-    }
-    /// `net.ipv4.tcp_congestion_control`.
-    #[must_use]
-    pub fn default_congestion(&self) -> &'static str {
-        let n = self.kept_number(DEFAULT_CONGESTION).unwrap_or(0);
-        CONGESTION[usize::try_from(n).unwrap_or(0)]
-    }
-    /// Sets it: `ENOENT` where there is none of this name.
-    pub fn set_default_congestion(&self, name: &[u8]) -> Result<()> {
-        let n = CONGESTION.iter().position(|c| c.as_bytes() == name);
-        let n = n.ok_or(ENOENT)? as i64;
-        self.kept.lock().insert(DEFAULT_CONGESTION, vec![n]);
-        Ok(())
     }
     /// `net.ipv4.ip_local_port_range`.
     pub fn local_ports(&self) -> PortRange {

@@ -420,7 +420,7 @@ impl Common {
             SO_ATTACH_FILTER => self.filter.set(Some(Arc::new(self.program(v)?))),
             SO_DETACH_FILTER if self.flag(SO_LOCK_FILTER) => return Err(EPERM),
             SO_DETACH_FILTER => self.filter.detach()?,
-            // Nobody can make programs of the larger kind.
+            // Nobody can make programs of the larger kind for sockets.
             SO_ATTACH_BPF | SO_ATTACH_REUSEPORT_EBPF | SO_ATTACH_REUSEPORT_CBPF
                 if self.flag(SO_LOCK_FILTER) =>
             {

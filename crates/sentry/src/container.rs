@@ -141,7 +141,7 @@ pub struct Container {
 /// Its files.
 pub struct Root {
     pub mounts: Arc<MountNamespace>,
-    /// Who serves those of the host, if there are any.
+    /// Who serves those of the host, if there are any: to hang up at the end.
     pub gofer: Option<Arc<gofer::client::Client>>,
     /// The root file system, if it is an overlay: what its changes are asked of.
     pub overlay: Option<Arc<vfs::Dentry>>,

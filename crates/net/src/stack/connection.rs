@@ -104,7 +104,7 @@ struct State {
     /// It is in no table any longer.
     over: bool,
     held: QueueMemory,
-    buffers: (u32, u32),
+    buffers: super::options::Buffers,
     /// TCP_SAVE_SYN: what it began with, until somebody takes it.
     saved_syn: Box<[u8]>,
     /// What is to be told of when it has gone, by the places after its last bytes.

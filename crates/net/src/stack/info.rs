@@ -1,12 +1,10 @@
 //! `struct tcp_info` (`linux/tcp.h`).
 
+use crate::inet::INFO_LEN;
 use netstack::ip::Path;
 use netstack::tcp::{Info, Phase, State};
 use netstack::time::Instant;
 use std::time::Duration;
-
-/// Its length on Linux 6.18.
-pub(crate) const LEN: usize = 280;
 
 /// What the option of timestamps takes of a segment.
 const TIMESTAMPS: u16 = 12;
@@ -41,7 +39,7 @@ fn small(n: u64) -> u32 {
 
 /// All of it that there is; what is not measured is 0.
 pub(super) fn encode(i: &Info, path: &Path, now: Instant) -> Vec<u8> {
-    let mut v = vec![0; LEN];
+    let mut v = vec![0; INFO_LEN];
     v[0] = number(i.state);
     v[1] = match i.phase {
         Phase::Open => 0,
@@ -82,7 +80,7 @@ pub(super) fn encode(i: &Info, path: &Path, now: Instant) -> Vec<u8> {
         (76, segments(i.slow_start_threshold)),
         (80, segments(i.congestion_window)),
         (84, advertised.into()),
-        (88, 3),
+        (88, i.reordering),
         (92, micros(i.receive_rtt)),
         (96, small(i.receive_space)),
         (100, small(i.total_retransmitted)),
@@ -100,7 +98,6 @@ pub(super) fn encode(i: &Info, path: &Path, now: Instant) -> Vec<u8> {
         (232, small(i.receive_window)),
         (240, i.timeouts.min(u16::MAX.into()) as u32),
         (248, small(i.congestion_marks)),
-        (276, u32::from(i.ecn)),
     ] {
         v[at..at + 4].copy_from_slice(&n.to_le_bytes());
     }

@@ -54,7 +54,6 @@ mod receiving;
 mod table;
 mod timers;
 
-pub(crate) use info::LEN as INFO_LEN;
 pub(crate) use options::marks;
 pub(crate) use ports::Made;
 pub use receiving::Bells;

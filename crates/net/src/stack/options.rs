@@ -1,10 +1,12 @@
 //! What a socket's options mean for a connection of the stack.
 
-use crate::inet::{self, InetOptions, TCP_CONGESTION};
+use crate::inet::{
+    self, InetOptions, TCP_CONGESTION, TCP_KEEPCNT, TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_SYNCNT,
+};
 use crate::options::{Common, SO_KEEPALIVE, SO_OOBINLINE};
 use crate::sys::*;
 use netstack::ip::{Marks, Pair, Path, Pmtu};
-use netstack::tcp::{Config, Congestion, Ecn, KeepAlive};
+use netstack::tcp::{Config, Congestion, Ecn};
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -12,10 +14,6 @@ use std::time::Duration;
 pub(super) const TCP_NODELAY: i32 = 1;
 const TCP_MAXSEG: i32 = 2;
 pub(super) const TCP_CORK: i32 = 3;
-const TCP_KEEPIDLE: i32 = 4;
-const TCP_KEEPINTVL: i32 = 5;
-const TCP_KEEPCNT: i32 = 6;
-const TCP_SYNCNT: i32 = 7;
 const TCP_LINGER2: i32 = 8;
 const TCP_WINDOW_CLAMP: i32 = 10;
 const TCP_QUICKACK: i32 = 12;
@@ -38,18 +36,31 @@ pub(super) fn mss(path: &Path, pair: Pair) -> u16 {
     u16::try_from(most).unwrap_or(u16::MAX).max(64)
 }
 
-/// The sizes of its buffers, as they are set.
-pub(super) fn buffers(common: &Common) -> (u32, u32) {
-    (
-        common.connected_sndbuf(),
-        common.rcvbuf.load(Ordering::Relaxed),
-    )
+/// The sizes of a connection's buffers, and whether they are left to the kernel: see
+/// [`Common::tunes`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Buffers {
+    send: u32,
+    receive: u32,
+    tunes: (bool, bool),
+}
+
+/// The sizes of its buffers: as they are set, or as the kernel makes them.
+pub(super) fn buffers(common: &Common) -> Buffers {
+    Buffers {
+        send: common.connected_sndbuf(),
+        receive: common.rcvbuf.load(Ordering::Relaxed),
+        tunes: common.tunes(),
+    }
 }
 
 /// Takes the sizes over: those that nobody has set tune themselves.
 pub(super) fn set_buffers(c: &mut Config, common: &Common) {
-    let (send, receive) = buffers(common);
-    let (tunes_send, tunes_receive) = common.tunes();
+    let Buffers {
+        send,
+        receive,
+        tunes: (tunes_send, tunes_receive),
+    } = buffers(common);
     let most = |name, default| {
         let kept = common.ns.kept_at(name, 2);
         let kept = kept.and_then(|n| usize::try_from(n).ok());
@@ -90,29 +101,19 @@ pub(super) fn config(
         timestamp_offset: secret,
         ..Config::default()
     };
-    c.ecn = match common.ns.kept_number("tcp_ecn") {
-        Some(0) => Ecn::Off,
-        Some(1) => Ecn::Asks,
-        _ => Ecn::Answers,
-    };
     set_by_namespace(&mut c, common);
     set_buffers(&mut c, common);
     for (level, name, value) in options.set_values() {
         set(&mut c, level, name, value);
     }
     c.urgent_inline = common.flag(SO_OOBINLINE);
-    if common.flag(SO_KEEPALIVE) {
-        let v = |name| options.value(SOL_TCP, name);
-        c.keep_alive = Some(KeepAlive {
-            idle: seconds(v(TCP_KEEPIDLE)),
-            interval: seconds(v(TCP_KEEPINTVL)),
-            count: v(TCP_KEEPCNT) as u32,
-        });
-    }
+    c.keep_alive.is_on = common.flag(SO_KEEPALIVE);
     c
 }
 
-/// What the namespace's settings say, where they were set (`net.ipv4.tcp_*`).
+/// What the namespace's settings say, where they were set (`net.ipv4.tcp_*`). Those of buffers:
+/// [`set_buffers`]; what a new socket's options begin with: `net::tcp::new`; what counts before
+/// there is a connection: `stack::passive`, `tcp::outside`.
 fn set_by_namespace(c: &mut Config, common: &Common) {
     let all = common.ns.kept.lock();
     if all.is_empty() {
@@ -128,12 +129,16 @@ fn set_by_namespace(c: &mut Config, common: &Common) {
     ] {
         *on = kept(name).is_none_or(|n| n != 0);
     }
+    c.ecn = match kept("tcp_ecn") {
+        Some(0) => Ecn::Off,
+        Some(1) => Ecn::Asks,
+        _ => Ecn::Answers,
+    };
     c.tail_probes = kept("tcp_early_retrans").is_none_or(|n| n >= 3);
     c.notsent_lowat = kept("tcp_notsent_lowat")
         .filter(|n| *n < u32::MAX.into())
         .and_then(|n| usize::try_from(n).ok());
     for (name, to) in [
-        ("tcp_reordering", &mut c.repetitions),
         ("tcp_tso_win_divisor", &mut c.bursts.share),
         ("tcp_min_tso_segs", &mut c.bursts.least),
         ("tcp_pacing_ss_ratio", &mut c.bursts.slow_start),
@@ -152,6 +157,9 @@ fn set_by_namespace(c: &mut Config, common: &Common) {
             *to = n;
         }
     }
+    // (None would be never.)
+    let repetitions = kept("tcp_reordering").and_then(|n| u32::try_from(n).ok());
+    c.repetitions = repetitions.map_or(c.repetitions, |n| n.max(1));
     let orphan = kept("tcp_orphan_retries").and_then(|n| u8::try_from(n).ok());
     if let Some(n) = orphan.filter(|n| *n > 0) {
         c.orphan_retries = n;
@@ -165,13 +173,6 @@ fn seconds(n: i32) -> Duration {
     Duration::from_secs(n.max(0) as u64)
 }
 
-/// Linux's defaults (`tcp_keepalive_time`, `_intvl`, `_probes`).
-const KEEP_ALIVE: KeepAlive = KeepAlive {
-    idle: Duration::from_secs(7200),
-    interval: Duration::from_secs(75),
-    count: 9,
-};
-
 /// One option, with a value that was checked.
 pub(super) fn set(c: &mut Config, level: i32, name: i32, value: i32) {
     let on = value != 0;
@@ -179,7 +180,7 @@ pub(super) fn set(c: &mut Config, level: i32, name: i32, value: i32) {
         c.urgent_inline = on;
     }
     if (level, name) == (SOL_SOCKET, SO_KEEPALIVE) {
-        c.keep_alive = on.then(|| c.keep_alive.unwrap_or(KEEP_ALIVE));
+        c.keep_alive.is_on = on;
     }
     if level != SOL_TCP {
         return;
@@ -188,7 +189,10 @@ pub(super) fn set(c: &mut Config, level: i32, name: i32, value: i32) {
         TCP_NODELAY => c.no_delay = on,
         TCP_CORK => c.cork = on,
         TCP_MAXSEG if value > 0 => c.mss = c.mss.min(u16::try_from(value).unwrap_or(u16::MAX)),
-        TCP_SYNCNT => c.syn_retries = value as u8,
+        TCP_SYNCNT => (c.syn_retries, c.answer_retries) = (value as u8, value as u8),
+        TCP_KEEPIDLE => c.keep_alive.idle = seconds(value.max(1)),
+        TCP_KEEPINTVL => c.keep_alive.interval = seconds(value.max(1)),
+        TCP_KEEPCNT => c.keep_alive.count = value as u32,
         TCP_QUICKACK => c.quick_ack = on,
         TCP_LINGER2 => c.linger2 = (value >= 0).then(|| seconds(value)),
         TCP_WINDOW_CLAMP => c.window_clamp = u32::try_from(value).ok().filter(|n| *n > 0),
@@ -203,14 +207,6 @@ pub(super) fn set(c: &mut Config, level: i32, name: i32, value: i32) {
             c.user_timeout = on.then(|| Duration::from_millis(value.max(0) as u64));
         }
         _ => {}
-    }
-    if let Some(k) = &mut c.keep_alive {
-        match name {
-            TCP_KEEPIDLE => k.idle = seconds(value),
-            TCP_KEEPINTVL => k.interval = seconds(value),
-            TCP_KEEPCNT => k.count = value as u32,
-            _ => {}
-        }
     }
 }
 

@@ -13,6 +13,8 @@ mod outside;
 mod shown;
 mod stamped;
 
+pub use options::{default_congestion, set_default_congestion};
+
 use deferred::{Deferral, Deferred, First};
 use ends::{Between, Ends};
 pub use ends::{bindable, route};
@@ -25,9 +27,7 @@ use crate::bindings::{self, Binding, Coming};
 use crate::errors::ErrorQueue;
 use crate::filters::Filter;
 use crate::frames::ask_of_syn;
-use crate::inet::{
-    DEFAULT_CONGESTION, IP_MULTICAST_ALL, InetOptions, TCP_CONGESTION, TCP_SAVE_SYN,
-};
+use crate::inet::{BY_SETTING, IP_MULTICAST_ALL, InetOptions, TCP_SAVE_SYN};
 use crate::interface::LO_INDEX;
 use crate::lingering::Unacknowledged;
 use crate::ns::{NetNamespace, Way};
@@ -185,8 +185,10 @@ pub fn new(ns: &Arc<NetNamespace>, family: u16) -> Parts {
         bound: ExplicitBind::default(),
     };
     let options = InetOptions::default();
-    if let Some(n) = ns.kept_number(DEFAULT_CONGESTION) {
-        options.keep(SOL_TCP, TCP_CONGESTION, n as i32);
+    for (setting, option) in BY_SETTING {
+        if let Some(n) = ns.kept_number(setting).and_then(|n| i32::try_from(n).ok()) {
+            options.keep(SOL_TCP, option, n);
+        }
     }
     if family == AF_INET6 {
         options.keep(SOL_IP, IP_MULTICAST_ALL, 0);

@@ -2,6 +2,7 @@
 
 use super::{Phase, Tcp};
 use crate::inet::*;
+use crate::ns::NetNamespace;
 use crate::options::{SO_ACCEPTCONN, int_of};
 use crate::protocol::Protocol;
 use crate::stream::End;
@@ -9,6 +10,21 @@ use crate::sys::*;
 use abi::Result;
 use abi::errno::{EADDRNOTAVAIL, EINVAL, ENOENT, ENOPROTOOPT, EOPNOTSUPP, EPERM};
 use vfs::Credentials;
+
+/// `net.ipv4.tcp_congestion_control`.
+#[must_use]
+pub fn default_congestion(ns: &NetNamespace) -> &'static str {
+    let n = ns.kept_number(DEFAULT_CONGESTION).unwrap_or(0);
+    CONGESTION[usize::try_from(n).unwrap_or(0)]
+}
+
+/// Sets it: `ENOENT` where there is none of this name.
+pub fn set_default_congestion(ns: &NetNamespace, name: &[u8]) -> Result<()> {
+    let n = CONGESTION.iter().position(|c| c.as_bytes() == name);
+    let n = n.ok_or(ENOENT)? as i64;
+    ns.kept.lock().insert(DEFAULT_CONGESTION, vec![n]);
+    Ok(())
+}
 
 impl Tcp {
     /// The largest segment: the connection's, else what was set, else what all take (536 bytes).
@@ -36,7 +52,7 @@ impl Tcp {
     }
 
     fn info(&self) -> Vec<u8> {
-        let mut v = vec![0; crate::stack::INFO_LEN];
+        let mut v = vec![0; INFO_LEN];
         v[0] = match &self.state.read().phase {
             Phase::Idle | Phase::Refused => 7,
             Phase::Listening(_) => 10,

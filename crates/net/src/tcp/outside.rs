@@ -198,8 +198,21 @@ impl Listener {
         if full {
             return Begin::No;
         }
-        if self.half_open.load(Ordering::Relaxed) < backlog.clamp(HALF_OPEN.0, HALF_OPEN.1) {
-            return Begin::Yes;
+        let half_open = self.half_open.load(Ordering::Relaxed);
+        let is_few = half_open < backlog.clamp(HALF_OPEN.0, HALF_OPEN.1);
+        match self.common.ns.kept_number("tcp_syncookies") {
+            // Without cookies a part of the most is left (`tcp_conn_request`).
+            Some(0) => {
+                let most = self.common.ns.kept_number("tcp_max_syn_backlog");
+                let most = most.map_or(HALF_OPEN.1, |n| usize::try_from(n).unwrap_or(0));
+                return match is_few && half_open < most - most / 4 {
+                    true => Begin::Yes,
+                    false => Begin::No,
+                };
+            }
+            Some(2) => {}
+            _ if is_few => return Begin::Yes,
+            _ => {}
         }
         self.cookie_at.store(now.millis().max(1), Ordering::Relaxed);
         Begin::ByCookie

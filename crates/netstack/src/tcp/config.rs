@@ -5,11 +5,23 @@ use std::time::Duration;
 /// SO_KEEPALIVE and its three times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeepAlive {
+    pub is_on: bool,
     /// The silence after which the first probe goes.
     pub idle: Duration,
     pub interval: Duration,
     /// How many probes remain without an answer before the connection is given up.
     pub count: u32,
+}
+
+impl Default for KeepAlive {
+    fn default() -> KeepAlive {
+        KeepAlive {
+            is_on: false,
+            idle: Duration::from_secs(7200),
+            interval: Duration::from_secs(75),
+            count: 9,
+        }
+    }
 }
 
 /// Which algorithm grows the congestion window.
@@ -53,9 +65,9 @@ pub struct Config {
     pub share_from: usize,
     /// TCP_NODELAY.
     pub no_delay: bool,
-    /// TCP_CORK: no partial segment for 200 ms.
+    /// TCP_CORK: no partial segment until a time-out is over.
     pub cork: bool,
-    pub keep_alive: Option<KeepAlive>,
+    pub keep_alive: KeepAlive,
     /// TCP_USER_TIMEOUT.
     pub user_timeout: Option<Duration>,
     /// How many times a SYN (or the answer to one) is sent again.
@@ -98,16 +110,16 @@ pub struct Config {
     pub bursts: Bursts,
 }
 
-/// When a piece that could be longer waits for the next acknowledgement.
+/// How large a piece is: what goes in a millisecond at most, so that bursts are short. And below
+/// which share of the window it waits for an acknowledgement, to be larger.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bursts {
-    /// Not where it is one part in so many of the window (net.ipv4.tcp_tso_win_divisor); 0: not
-    /// where it is three segments.
+    /// That share: one part in so many (net.ipv4.tcp_tso_win_divisor); 0: three segments.
     pub share: u32,
-    /// Nor where it is so many segments (net.ipv4.tcp_min_tso_segs).
+    /// It may have so many segments in any case (net.ipv4.tcp_min_tso_segs).
     pub least: u32,
-    /// Nor where it is what goes in a millisecond, at this many hundredths of a window in each round
-    /// trip: in slow start, and later (net.ipv4.tcp_pacing_ss_ratio, tcp_pacing_ca_ratio).
+    /// The rate: this many hundredths of the window in a round trip, in slow start and later
+    /// (net.ipv4.tcp_pacing_ss_ratio, tcp_pacing_ca_ratio).
     pub slow_start: u32,
     pub avoidance: u32,
 }
@@ -137,7 +149,7 @@ impl Default for Config {
             share_from: 32 << 10,
             no_delay: false,
             cork: false,
-            keep_alive: None,
+            keep_alive: KeepAlive::default(),
             user_timeout: None,
             syn_retries: 6,
             retries: 15,

@@ -82,7 +82,10 @@ impl Rack {
 
     /// How much later than expected something may arrive and is only reordered.
     fn window(&self, context: &Context) -> Duration {
-        if !self.reordering_seen && (context.recovering || context.sacked >= 3 * context.mss) {
+        if !self.reordering_seen
+            && (context.recovering
+                || context.sacked >= u64::from(context.repetitions) * context.mss)
+        {
             return Duration::ZERO;
         }
         let least = context.least_rtt.unwrap_or_default();
@@ -119,4 +122,6 @@ pub(super) struct Context {
     pub recovering: bool,
     pub sacked: u64,
     pub mss: u64,
+    /// So many segments that arrived after one tell that it is lost ([`super::Config::repetitions`]).
+    pub repetitions: u32,
 }

@@ -165,7 +165,7 @@ impl Kernel {
         self.tell_of_missing(c);
         c.tell(ToStarter::Exit, &(status as u32).to_le_bytes());
         if is_root {
-            // It ends while the memory of this process is taken down.
+            // The Gofer ends while the memory of this process is taken down.
             if let Some(gofer) = c.root().and_then(|r| r.gofer.as_ref()) {
                 gofer.hang_up();
             }

@@ -205,8 +205,10 @@ impl Outside for Remote {
             (SOL_IP, inet::IP_TOS) | (SOL_IPV6, inet::IPV6_TCLASS) => s.marks.tos = value as u8,
             (SOL_TCP, _) | (SOL_SOCKET, SO_KEEPALIVE | SO_OOBINLINE) => {
                 s.engine.configure(|c| options::set(c, level, name, value));
-                if (level, name) == (SOL_TCP, options::TCP_NODELAY) && value != 0 {
-                    s.engine.push();
+                match (level, name, value) {
+                    (SOL_TCP, options::TCP_NODELAY, 1..) => s.engine.send_partial(),
+                    (SOL_TCP, options::TCP_CORK, 0) => s.engine.let_go(),
+                    _ => {}
                 }
             }
             _ => {}

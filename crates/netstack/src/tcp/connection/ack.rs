@@ -5,6 +5,7 @@ use super::{BASE, Changes, Connection, State};
 use crate::tcp::scoreboard::Delivery;
 use crate::tcp::segment::{Flags, Header, Segment};
 use crate::time::Instant;
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// What one acknowledgement has brought.
@@ -142,8 +143,11 @@ impl Connection {
             progress.acked = ack - snd.una;
             snd.una = ack;
             snd.buffer.release(ack);
-            let past = snd.records.partition_point(|r| r.0 <= ack);
+            let past = snd.records.partition_point(|r| r.end <= ack);
             snd.records.drain(..past);
+            if snd.records.is_empty() {
+                snd.records = VecDeque::new();
+            }
         }
         for (i, (left, right)) in blocks.into_iter().flatten().enumerate() {
             if i == 0 && has_duplicate {

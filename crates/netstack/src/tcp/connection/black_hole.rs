@@ -82,6 +82,7 @@ impl Connection {
         let len = self.mss_now();
         let (start, end) = (self.snd.nxt, self.snd.nxt + len);
         let fits = end < self.snd.buffer.end()
+            && self.within_record(start, end) == end
             && end <= self.snd.edge()
             && self.in_flight() + len <= self.window.cwnd;
         let sent = if fits {

@@ -137,6 +137,8 @@ pub struct Info {
     pub slow_start_threshold: u64,
     pub congestion_window: u64,
     pub reordering_seen: bool,
+    /// How many segments may arrive before an earlier one.
+    pub reordering: u32,
     pub send_window: u64,
     pub receive_window: u64,
     pub send_buffer: usize,
@@ -225,6 +227,7 @@ impl Connection {
             slow_start_threshold: self.window.ssthresh,
             congestion_window: self.window.cwnd,
             reordering_seen: self.rack.reordering_seen,
+            reordering: self.config.repetitions,
             send_window: snd.window,
             receive_window: rcv.edge.saturating_sub(rcv.next()),
             send_buffer: self.config.send_buffer,

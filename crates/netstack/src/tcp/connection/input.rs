@@ -21,6 +21,8 @@ impl Connection {
     /// batch of segments once is enough).
     pub fn segment(&mut self, now: Instant, segment: Segment) -> Changes {
         self.clock = now;
+        // What was written since the last transmission may have filled the buffer.
+        self.was_writable &= self.is_writable();
         self.let_go();
         self.counts.segments_in += u64::from(segment.joined.max(1));
         if segment.congestion {

@@ -163,9 +163,8 @@ struct Sender {
     /// the peer says something.
     holds: bool,
     /// Ends of records (MSG_EOR) that are not acknowledged, in their order, at most
-    /// [`user::RECORDS`]: no segment has bytes of two. Whether they end a write that was not to be
-    /// followed by more.
-    records: VecDeque<(u64, bool)>,
+    /// [`user::RECORDS`]: no segment has bytes of two.
+    records: VecDeque<Record>,
     /// The place after the urgent byte.
     urgent: Option<u64>,
     /// When data was sent last.
@@ -175,6 +174,14 @@ struct Sender {
     is_limited: bool,
     most_flight: u64,
     usage_until: u64,
+}
+
+/// The end of what was written with MSG_EOR.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Record {
+    end: u64,
+    /// That was not to be followed by more.
+    ends_write: bool,
 }
 
 impl Sender {
@@ -269,8 +276,8 @@ struct Due {
     probe: bool,
     /// A last probe of the tail.
     tail: bool,
-    /// A partial segment in spite of the cork.
-    uncork: bool,
+    /// A partial segment in spite of a cork, Nagle's rule and MSG_MORE.
+    partial: bool,
     /// Of a closed window: as much of a segment as it takes.
     sliver: bool,
     /// A reset of this connection, or the answer to a segment that does not fit.
@@ -433,7 +440,8 @@ impl Connection {
 
     /// What its queues hold, in bytes of memory.
     pub fn memory(&self) -> usize {
-        self.snd.buffer.memory() + self.snd.board.memory() + self.rcv.queue.memory()
+        let records = self.snd.records.capacity() * size_of::<Record>();
+        self.snd.buffer.memory() + self.snd.board.memory() + records + self.rcv.queue.memory()
     }
 
     /// What its receive queue holds of that.
@@ -510,6 +518,7 @@ impl Connection {
             ..Due::default()
         };
         self.acking.done();
+        self.snd.records = VecDeque::new();
         let end = self.snd.limit();
         self.snd.buffer.release(end);
         self.snd.buffer.trim();

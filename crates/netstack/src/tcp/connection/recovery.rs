@@ -127,6 +127,7 @@ impl Connection {
             recovering: !self.recovery.phase.is_whole(),
             sacked: self.snd.board.sacked(),
             mss: self.mss(),
+            repetitions: self.config.repetitions,
         };
         let (lost, again) = self.rack.detect(&mut self.snd.board, now, &context);
         self.timers.reorder = again;
@@ -223,7 +224,7 @@ impl Connection {
                 Phase::Slowed => true,
                 Phase::Recovery | Phase::Loss => false,
             };
-            if r.repeated == self.config.repetitions && begins {
+            if r.repeated >= self.config.repetitions && begins {
                 self.begin_recovery();
                 self.counts.lost += self.snd.board.lose_head(mss);
             }

@@ -101,6 +101,8 @@ impl Connection {
         self.recovery.start(self.snd.una);
         self.rcv.tuning.start(now, self.rcv.next());
         self.counts.last_ack = now;
+        // (tcp_finish_connect)
+        (self.snd.last, self.rcv.last) = (now, now);
         self.touch(now);
         self.set_keep_alive(now);
         Changes::ESTABLISHED | Changes::WRITABLE

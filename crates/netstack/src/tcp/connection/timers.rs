@@ -85,7 +85,7 @@ impl Connection {
         }
         if is_over(&mut self.timers.cork) {
             self.snd.pushed = self.snd.buffer.end();
-            self.push();
+            self.send_partial();
         }
         if is_over(&mut self.timers.reorder) {
             self.detect_late_losses(now);
@@ -250,18 +250,17 @@ impl Connection {
     pub(super) fn set_keep_alive(&mut self, now: Instant) {
         let is_on = self.is_synchronized() && self.state != State::TimeWait;
         self.timers.quiet_probes = 0;
-        self.timers.keep_alive = self
-            .config
-            .keep_alive
-            .filter(|_| is_on)
-            .map(|k| (self.counts.last_heard + k.idle).max(now));
+        let k = self.config.keep_alive;
+        let probe = (self.counts.last_heard + k.idle).max(now);
+        self.timers.keep_alive = (is_on && k.is_on).then_some(probe);
     }
 
     /// The keep-alive timer is over; it is not moved by each segment.
     fn kept_alive(&mut self, now: Instant) -> Changes {
-        let Some(k) = self.config.keep_alive else {
+        let k = self.config.keep_alive;
+        if !k.is_on {
             return Changes::empty();
-        };
+        }
         let silence = now.since(self.counts.last_heard);
         // Where something is outstanding, that finds a dead peer.
         if !self.snd.board.is_empty() || self.snd.nxt < self.snd.limit() {

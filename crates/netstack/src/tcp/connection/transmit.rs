@@ -1,7 +1,7 @@
 //! All that is sent: the SYN, what was lost, new bytes, probes, acknowledgements, resets.
 
 use super::timers::Kind;
-use super::{BASE, Changes, Connection, Emitted, Output, State};
+use super::{BASE, Changes, Connection, Emitted, Output, Record, State};
 use crate::tcp::segment::{Flags, Header};
 use crate::time::Instant;
 use std::time::Duration;
@@ -109,10 +109,17 @@ impl Connection {
         let mut flags = Flags::empty();
         let is_new = start >= self.snd.nxt && start < last;
         // Several that go at once are told apart from what follows, so that the peer need not wait
-        // for more of them (Linux: __tcp_transmit_skb).
-        let are_many = end.min(last) > start + self.mss_now();
-        let ends_record = self.snd.records.binary_search(&(end, true)).is_ok();
-        if are_many || ends_record || end >= last && self.snd.pushed > start {
+        // for more of them (Linux: __tcp_transmit_skb). What goes again mostly goes one by one.
+        let are_many = is_new && end.min(last) > start + self.mss_now();
+        let ends_record = self
+            .snd
+            .records
+            .binary_search(&Record {
+                end,
+                ends_write: true,
+            })
+            .is_ok();
+        if are_many || ends_record || end >= last && start < last && self.snd.pushed == last {
             flags |= Flags::PSH;
         }
         if end > last {
@@ -267,7 +274,7 @@ impl Connection {
 
     fn due_is_over(&mut self) {
         if self.snd.nxt == self.snd.limit() {
-            self.due.uncork = false;
+            self.due.partial = false;
             self.timers.cork = None;
         }
     }
@@ -330,13 +337,13 @@ impl Connection {
     fn may_send_partial(&self) -> bool {
         // Nor do they hold back what is urgent (Linux: tcp_nagle_test).
         let is_urgent = self.snd.urgent.is_some_and(|u| u > self.snd.una);
-        if self.snd.fin || self.due.uncork || is_urgent {
+        if self.snd.fin || self.due.partial || is_urgent {
             return true;
         }
         !self.is_corked() && (self.config.no_delay || self.snd.small_end <= self.snd.una)
     }
 
-    fn is_corked(&self) -> bool {
+    pub(super) fn is_corked(&self) -> bool {
         self.config.cork || self.snd.holds
     }
 
@@ -357,7 +364,7 @@ impl Connection {
             return false;
         }
         let share = match self.config.bursts.share {
-            0 => 3 * self.mss(),
+            0 => 3 * self.mss() + 1,
             parts => self.window.cwnd.min(self.snd.window) / u64::from(parts),
         };
         len < most.min(share) && len <= room
@@ -401,7 +408,7 @@ impl Connection {
         if self.due.sliver {
             let snd = &self.snd;
             let window = snd.edge().saturating_sub(snd.nxt).min(self.mss_now());
-            let end = snd.buffer.end().min(snd.nxt + window);
+            let end = self.within_record(snd.nxt, snd.buffer.end().min(snd.nxt + window));
             if end > snd.nxt {
                 self.emit_new(now, out, end)?;
             } else {

@@ -1,6 +1,6 @@
 //! What the socket does: write, read, close.
 
-use super::{Changes, Connection, Failure, State, Unreachable};
+use super::{Changes, Connection, Failure, Record, State, Unreachable};
 use crate::tcp::segment::{Flags, Seq};
 use crate::time::Instant;
 
@@ -50,6 +50,7 @@ impl Connection {
         let n = self.snd.buffer.fill(room, fill)?;
         self.snd.pushed = self.snd.buffer.end();
         self.let_go();
+        self.make_room();
         Ok(n)
     }
 
@@ -63,8 +64,17 @@ impl Connection {
     ) -> Result<usize, E> {
         let room = self.send_room();
         let n = self.snd.buffer.fill(room, fill)?;
-        self.snd.holds = true;
+        self.snd.holds |= n > 0;
+        self.make_room();
         Ok(n)
+    }
+
+    /// Nothing is held back where nothing more can be written (Linux: tcp_sendmsg_locked before it
+    /// waits for memory).
+    fn make_room(&mut self) {
+        if self.is_corked() && self.send_room() == 0 {
+            self.send_partial();
+        }
     }
 
     /// What was written last is the end of a record (MSG_EOR). Of more than so many the later ones
@@ -72,35 +82,35 @@ impl Connection {
     pub fn end_record(&mut self) {
         let end = self.snd.buffer.end();
         if self.snd.records.len() < RECORDS {
-            let pushed = self.snd.pushed == end;
-            self.snd.records.push_back((end, pushed));
+            let ends_write = self.snd.pushed == end;
+            self.snd.records.push_back(Record { end, ends_write });
         }
     }
 
     /// The end of what goes in one piece of `[start, end)`: that of a record, if one is in it.
     pub(super) fn within_record(&self, start: u64, end: u64) -> u64 {
         let records = &self.snd.records;
-        let next = records.partition_point(|r| r.0 <= start);
-        records.get(next).map_or(end, |r| end.min(r.0))
+        let next = records.partition_point(|r| r.end <= start);
+        records.get(next).map_or(end, |r| end.min(r.end))
     }
 
     /// Where what ends at `end` begins, `start` or later: after the record before.
     pub(super) fn start_of_record(&self, start: u64, end: u64) -> u64 {
         let records = &self.snd.records;
-        let before = records.partition_point(|r| r.0 < end).checked_sub(1);
-        before.map_or(start, |n| start.max(records[n].0))
+        let before = records.partition_point(|r| r.end < end).checked_sub(1);
+        before.map_or(start, |n| start.max(records[n].end))
     }
 
     /// What waits goes in spite of a cork, Nagle's rule and MSG_MORE: TCP_NODELAY is set
     /// (`tcp(7)`), or it has waited for long.
-    pub fn push(&mut self) {
+    pub fn send_partial(&mut self) {
         if self.never_sent() > 0 {
-            self.due.uncork = true;
+            self.due.partial = true;
         }
     }
 
     /// What waited for more does so no longer.
-    pub(super) fn let_go(&mut self) {
+    pub fn let_go(&mut self) {
         if std::mem::take(&mut self.snd.holds) && !self.config.cork {
             self.timers.cork = None;
         }

@@ -152,7 +152,8 @@ proptest! {
         a.close_after = closes[0];
         b.close_after = closes[1];
         // Where a reset is lost and nothing is outstanding, only a keep-alive finds out.
-        let keep_alive = Some(KeepAlive { idle: MS * 100_000, interval: MS * 10_000, count: 20 });
+        let (idle, interval) = (MS * 100_000, MS * 10_000);
+        let keep_alive = KeepAlive { is_on: true, idle, interval, count: 20 };
         let configs = configs.map(|c| Config { keep_alive, ..c });
         let mut sim = Sim::new(configs, paths, [a, b], seed);
         simulate(&mut sim);

@@ -243,7 +243,7 @@ fn no_delay_overrides_the_cork_once() {
     s.write(100);
     assert!(s.sent().is_empty());
     s.c.configure(|c| c.no_delay = true);
-    s.c.push();
+    s.c.send_partial();
     assert_eq!(places(&s.sent()), [(0, 100)]);
     s.write(100);
     assert!(s.sent().is_empty());
@@ -406,12 +406,13 @@ fn a_closed_window_is_probed() {
 #[test]
 fn a_quiet_peer_is_asked() {
     let keep = KeepAlive {
+        is_on: true,
         idle: Duration::from_secs(60),
         interval: Duration::from_secs(5),
         count: 3,
     };
     let mut s = Script::established(Config {
-        keep_alive: Some(keep),
+        keep_alive: keep,
         ..big()
     });
     assert_eq!(s.left().as_secs(), 60);
@@ -574,4 +575,31 @@ fn no_segment_has_bytes_of_two_records() {
     s.pass(300);
     let (_, out) = s.wait();
     assert_eq!(places(&out)[0], (14_600, 400));
+}
+
+#[test]
+fn what_makes_room_is_told_before_anything_is_sent() {
+    let mut s = Script::established(Config {
+        send_buffer: 20_000,
+        send_most: 20_000,
+        ..big()
+    });
+    s.write(10_000);
+    s.sent();
+    assert!(s.c.is_writable());
+    // It is full now; the peer acknowledges before that is looked at.
+    assert_eq!(s.write(50_000), 10_000);
+    assert!(s.ack(10_000).contains(Changes::WRITABLE));
+}
+
+#[test]
+fn what_fills_the_buffer_is_not_held_back() {
+    let mut s = Script::established(Config {
+        send_buffer: 1000,
+        send_most: 1000,
+        cork: true,
+        ..big()
+    });
+    assert_eq!(s.write(5000), 1000);
+    assert_eq!(places(&s.sent()), [(0, 1000)]);
 }

@@ -231,13 +231,13 @@ impl DynFile for DefaultCongestion {
         owned(&self.0.user)
     }
     fn generate(&self, _: &File) -> abi::Result<Vec<u8>> {
-        Ok(format!("{}\n", self.0.default_congestion()).into_bytes())
+        Ok(format!("{}\n", net::default_congestion(&self.0)).into_bytes())
     }
     fn write(&self, file: &File, data: &[u8], _: u64) -> abi::Result<usize> {
         if !file.cred.has_in(&self.0.user, vfs::Caps::NET_ADMIN) {
             return Err(abi::errno::EPERM);
         }
-        self.0.set_default_congestion(data.trim_ascii())?;
+        net::set_default_congestion(&self.0, data.trim_ascii())?;
         Ok(data.len())
     }
 }
