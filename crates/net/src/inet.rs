@@ -7,6 +7,7 @@ use crate::bindings::{BindRequest, Families, PortRange};
 use crate::ns::NetNamespace;
 use crate::options::{Common, int_of};
 use crate::sys::{AF_INET, SOL_IP, SOL_IPV6, SOL_TCP, SOL_UDP};
+use crate::tcp::FastOpenKeys;
 use abi::errno::{EINVAL, ENODEV, ENOPROTOOPT, EOPNOTSUPP, EPERM, EPROTO};
 use abi::{Errno, Result};
 use parking_lot::Mutex;
@@ -91,9 +92,13 @@ pub const TCP_MAXSEG: i32 = 2;
 pub const TCP_LINGER2: i32 = 8;
 pub const TCP_DEFER_ACCEPT: i32 = 9;
 pub const TCP_WINDOW_CLAMP: i32 = 10;
+pub(crate) const TCP_FASTOPEN: i32 = 23;
 const TCP_TIMESTAMP: i32 = 24;
 pub const TCP_SAVE_SYN: i32 = 27;
 pub const TCP_SAVED_SYN: i32 = 28;
+pub(crate) const TCP_FASTOPEN_CONNECT: i32 = 30;
+pub(crate) const TCP_FASTOPEN_KEY: i32 = 33;
+pub(crate) const TCP_FASTOPEN_NO_COOKIE: i32 = 34;
 const TCP_TX_DELAY: i32 = 37;
 pub(crate) const TCP_KEEPIDLE: i32 = 4;
 pub(crate) const TCP_KEEPINTVL: i32 = 5;
@@ -197,11 +202,11 @@ const TABLE: &[(i32, i32, Kind, i32)] = &[
     (SOL_TCP, 16, Int(0, 1), 0),
     (SOL_TCP, 17, Unkept(0, 1), 0),
     (SOL_TCP, 18, Int(0, i32::MAX), 0),
-    (SOL_TCP, 23, Int(0, i32::MAX), 0),
+    (SOL_TCP, TCP_FASTOPEN, Int(0, i32::MAX), 0),
     (SOL_TCP, 24, Int(1, 0), 0),
     (SOL_TCP, 25, ANY, 0),
-    (SOL_TCP, 30, Int(0, 1), 0),
-    (SOL_TCP, 34, Int(0, 1), 0),
+    (SOL_TCP, TCP_FASTOPEN_CONNECT, Int(0, 1), 0),
+    (SOL_TCP, TCP_FASTOPEN_NO_COOKIE, Int(0, 1), 0),
     (SOL_TCP, TCP_SAVE_SYN, Int(0, 1), 0),
     (SOL_TCP, TCP_TX_DELAY, Int(0, (1 << 28) - 1), 0),
     (SOL_TCP, TCP_INQ, Int(0, 1), 0),
@@ -266,6 +271,8 @@ fn known(level: i32, name: i32) -> Option<(Kind, i32)> {
 #[derive(Default)]
 pub struct InetOptions {
     values: Mutex<Vec<(i32, i32, i32)>>,
+    /// TCP_FASTOPEN_KEY; a listener's alone.
+    fast_open_keys: Mutex<Option<Box<FastOpenKeys>>>,
 }
 
 impl InetOptions {
@@ -273,6 +280,7 @@ impl InetOptions {
     pub fn duplicate(&self) -> InetOptions {
         InetOptions {
             values: Mutex::new(self.values.lock().clone()),
+            fast_open_keys: Mutex::default(),
         }
     }
     /// The value of a known option.
@@ -287,6 +295,12 @@ impl InetOptions {
         let mut values = self.values.lock();
         values.retain(|r| r.0 != level || r.1 != name);
         values.push((level, name, value));
+    }
+    pub(crate) fn fast_open_keys(&self) -> Option<FastOpenKeys> {
+        self.fast_open_keys.lock().as_deref().copied()
+    }
+    pub(crate) fn keep_fast_open_keys(&self, keys: FastOpenKeys) {
+        *self.fast_open_keys.lock() = Some(Box::new(keys));
     }
     /// All that were set: level, name, value.
     pub fn set_values(&self) -> Vec<(i32, i32, i32)> {

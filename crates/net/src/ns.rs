@@ -12,7 +12,7 @@ use crate::receivers::{RawSockets, UdpReceiver};
 use crate::stack::Stack;
 use crate::stack::names::Names;
 use crate::taps::{self, Taps};
-use crate::tcp::Listener;
+use crate::tcp::{FastOpenKnowledge, Listener};
 use crate::tcp_memory::TcpMemory;
 use crate::unix_names::UnixNames;
 use crate::user::UserNetwork;
@@ -54,6 +54,7 @@ pub struct NetNamespace {
     pub(crate) udp: PortTable<dyn UdpReceiver>,
     pub(crate) raw: RawSockets,
     pub(crate) taps: Arc<Taps>,
+    pub(crate) fast_open: FastOpenKnowledge,
     /// Its devices, addresses, routes and neighbours: [`crate::devices`].
     pub(crate) table: Mutex<Table>,
     /// Settings of devices. After `table`.
@@ -206,6 +207,7 @@ impl NetNamespace {
             udp: PortTable::new(),
             raw: RawSockets::default(),
             taps: Arc::default(),
+            fast_open: FastOpenKnowledge::default(),
             table: Mutex::default(),
             confs: Mutex::default(),
             listeners: Listeners::default(),

@@ -13,7 +13,7 @@ use abi::errno::{
     EACCES, EDOM, EINVAL, ENFILE, ENODEV, ENOENT, ENOPROTOOPT, EOPNOTSUPP, EPERM, Errno,
 };
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use vfs::landlock::Domain;
@@ -129,6 +129,9 @@ pub struct Common {
     pub queue: WaitQueue,
     /// SO_ERROR: what the next call must report, 0 for nothing.
     error: AtomicI32,
+    /// A send has begun a connection, and is not over: what went with the SYN is all for who does not
+    /// wait, and counts for who does once the connection is there.
+    pub opens: AtomicBool,
     flags: Flags,
     pub sndbuf: AtomicU32,
     pub rcvbuf: AtomicU32,
@@ -203,6 +206,7 @@ impl Common {
             memory: OnceLock::new(),
             queue: WaitQueue::new(),
             error: AtomicI32::new(0),
+            opens: AtomicBool::new(false),
             flags: Flags::default(),
             sndbuf: AtomicU32::new(send),
             rcvbuf: AtomicU32::new(receive),

@@ -402,7 +402,7 @@ impl NetNamespace {
             "OutTransmits" => count("Ip", "OutRequests"),
             f => count("Ip", f),
         }) + &pair("Icmp", icmp, |f| count("Icmp", f))
-            + "IcmpMsg:\nIcmpMsg:\n"
+            // (Without a message there are no lines of IcmpMsg: `icmpmsg_put`.)
             + &pair("Tcp", tcp_fields, |f| match f {
                 "RtoAlgorithm" => 1,
                 "RtoMin" => 200,

@@ -134,6 +134,11 @@ pub trait Protocol: Any + Send + Sync {
         control: Control,
         flags: u32,
     ) -> Result<usize>;
+    /// Whether the connection is there that a send has begun ([`Common::opens`]). `EAGAIN`; why it
+    /// failed.
+    fn opened(&self) -> Result<()> {
+        Ok(())
+    }
     fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received>;
     fn shutdown(&self, how: Shutdown) -> Result<()>;
     /// Where reads of it may be answered beside the Sentry; `None`: nowhere.

@@ -8,8 +8,8 @@ use crate::ns::NetNamespace;
 use crate::options::{Common, SO_ATTACH_FILTER, SO_MEMINFO};
 use crate::protocol::{Answer, Block, Caller, Parts, PathNames, Protocol, Received, Shutdown};
 use crate::sys::*;
-use abi::Result;
-use abi::errno::{EINVAL, EPIPE};
+use abi::errno::{EAGAIN, EINVAL, EPIPE};
+use abi::{Errno, Result};
 use clas::Mappable;
 use std::any::Any;
 use std::sync::Arc;
@@ -207,7 +207,7 @@ impl Socket {
         let now = if io.nonblocking { MSG_DONTWAIT } else { 0 };
         let stream = self.common.kind == SOCK_STREAM;
         let total = src.remaining();
-        let mut done = 0;
+        let (mut done, mut failed) = (0, None);
         let r = io.wait(Events::WRITABLE, self.send_timeout(), || {
             loop {
                 // Descriptors and credentials go with the first bytes.
@@ -216,13 +216,24 @@ impl Socket {
                 } else {
                     Control::default()
                 };
-                let n = self.send(who, src, dest, c, flags & !MSG_NOSIGNAL | now)?;
+                let begins = if done == 0 {
+                    flags
+                } else {
+                    flags & !MSG_FASTOPEN
+                };
+                let sent = self.send(who, src, dest, c, begins & !MSG_NOSIGNAL | now);
+                failed = sent.err().filter(|e| *e != EAGAIN);
+                let n = sent?;
                 done += n;
-                if !stream || n == 0 || done >= total {
+                let opens = || now != 0 && self.common.opens.load(Ordering::Relaxed);
+                if !stream || n == 0 || done >= total || opens() {
                     return Ok(());
                 }
             }
         });
+        if done > 0 && self.common.opens.load(Ordering::Relaxed) {
+            return self.await_opened(io, failed).map(|()| done);
+        }
         match r {
             _ if done > 0 => Ok(done),
             Err(EPIPE) if stream && flags & MSG_NOSIGNAL == 0 => {
@@ -231,6 +242,25 @@ impl Socket {
             }
             r => r.map(|()| 0),
         }
+    }
+    /// What went with a SYN counts for who waits once the connection is there. `failed`: it has
+    /// failed by now.
+    fn await_opened(&self, io: &Io<'_>, failed: Option<Errno>) -> Result<()> {
+        let mut r = failed.map_or(Ok(()), Err);
+        if failed.is_some() || io.nonblocking {
+            self.common.opens.store(false, Ordering::Relaxed);
+            return r;
+        }
+        // A signal, or too long a wait: what went has gone.
+        let _ = io.wait(Events::WRITABLE, self.send_timeout(), || {
+            let opened = self.protocol.opened();
+            if opened == Err(EAGAIN) {
+                return opened;
+            }
+            r = opened;
+            Ok(())
+        });
+        r
     }
     /// A caller's whole receive: MSG_WAITALL and SO_RCVLOWAT make a stream wait for more than the
     /// first bytes.

@@ -37,7 +37,7 @@ use crate::lingering::Unacknowledged;
 use crate::ns::NetNamespace;
 use crate::options::Common;
 use crate::sys::SOL_TCP;
-use crate::tcp::{Dial, Dialer, Listener, Outside, Stamped};
+use crate::tcp::{Dial, Dialer, EarlyOpen, Greeting, Listener, Outside, Stamped};
 use abi::errno::{
     EACCES, EADDRNOTAVAIL, EAGAIN, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, ENETUNREACH, EPIPE,
     ETIMEDOUT,
@@ -46,7 +46,7 @@ use abi::{Errno, Result};
 use bytes::Bytes;
 use netstack::ip::{Cast, ErrorKind, IcmpError, Marks, Pair, Path, Severity};
 use netstack::tcp::{
-    Changes, Connection, Emitted, Failure, Header, Output, Segment, Seq, State as Phase,
+    Changes, Connection, Emitted, Failure, Flags, Header, Output, Segment, Seq, State as Phase,
     Unreachable, secret,
 };
 use netstack::time::Instant;
@@ -93,6 +93,8 @@ struct State {
     told: Changes,
     /// It began by a SYN from outside, and is not established yet.
     listener: Option<Arc<Listener>>,
+    /// It may be used already: until its handshake is done it counts for its listener.
+    early: Option<EarlyOpen>,
     /// TCP_DEFER_ACCEPT: until when it is not given to its listener without a byte.
     deferred: Option<Instant>,
     /// Its socket is gone.
@@ -127,6 +129,17 @@ enum Begun {
     Here(Vec<String>),
     /// Somebody outside, who wants to go to this listener.
     Outside(Arc<Listener>, Named),
+}
+
+/// A SYN from outside, and the way back.
+pub(crate) struct Incoming<'a> {
+    pub pair: Pair,
+    pub path: Path,
+    pub syn: &'a Segment,
+    pub named: Named,
+    /// The least sequence number that the connection may begin with, where one before between the
+    /// same ends has not been forgotten.
+    pub least: Option<Seq>,
 }
 
 /// Who says who somebody is that begins a connection.
@@ -191,10 +204,10 @@ impl Output for Out<'_> {
 }
 
 impl Dialer for Arc<Stack> {
-    fn connect(&self, new: Dial<'_>) -> Result<Arc<dyn Outside>> {
-        let ends = (new.local, new.to);
-        let c = Remote::connect(self, new.common, new.options, ends, new.least)?;
-        if let Some(ends) = new.ends {
+    fn connect(&self, new: Dial<'_, '_>) -> Result<Arc<dyn Outside>> {
+        let released = new.ends.clone();
+        let c = Remote::connect(self, new)?;
+        if let Some(ends) = released {
             c.lets_go_of(ends);
         }
         Ok(c)
@@ -212,13 +225,9 @@ impl Remote {
     /// # Errors
     ///
     /// There is no way there (`ENETUNREACH`, `EHOSTUNREACH`, …).
-    fn connect(
-        stack: &Arc<Stack>,
-        common: &Arc<Common>,
-        options: &InetOptions,
-        (local, to): (Endpoint, Endpoint),
-        least: Option<Seq>,
-    ) -> Result<Arc<Remote>> {
+    fn connect(stack: &Arc<Stack>, new: Dial<'_, '_>) -> Result<Arc<Remote>> {
+        let (common, options) = (new.common, new.options);
+        let (local, to, least) = (new.local, new.to, new.least);
         let path = stack.path_for(common, to.ip, local.ip)?;
         if path.cast != Cast::Unicast {
             return Err(ENETUNREACH);
@@ -235,7 +244,8 @@ impl Remote {
         let config = super::options::config(offset, &path, pair, common, options);
         let iss = stack.secret.initial(&ends, now());
         let iss = least.filter(|l| iss.is_before(*l)).unwrap_or(iss);
-        let engine = Connection::connect(config, iss, now());
+        let mut engine = Connection::connect(config, iss, now());
+        engine.open_fast(new.attempt.option);
         let begun = Begun::Here(names);
         let c = Self::new(stack, common, pair, path, options, engine, begun);
         if !c.enter() {
@@ -247,41 +257,55 @@ impl Remote {
             stack.connections.remove(&pair, Arc::as_ptr(&c));
             return Err(EACCES);
         }
-        c.work(|_, _| ());
+        c.work(|s, _| {
+            if let (Some(mss), Some(src)) = (new.attempt.data, new.data) {
+                // What cannot be read does not go with it; the next send tells.
+                let _ = s.engine.write_with_syn(mss, |piece| src.take(piece));
+            }
+        });
         Ok(c)
     }
 
-    /// A connection that somebody outside begins with `syn`; with a sequence number of `least` at
-    /// least, where one before between the same ends has not been forgotten.
-    pub fn accept(
-        stack: &Arc<Stack>,
-        listener: &Arc<Listener>,
-        now: Instant,
-        pair: Pair,
-        path: Path,
-        (syn, named): (&Segment, Named),
-        least: Option<Seq>,
-    ) {
+    /// A connection that somebody outside begins.
+    pub fn accept(stack: &Arc<Stack>, listener: &Arc<Listener>, now: Instant, new: Incoming<'_>) {
+        let Incoming {
+            pair,
+            path,
+            syn,
+            named,
+            least,
+        } = new;
         let ends = ends(pair);
         let offset = stack.secret.timestamp_offset(&ends);
         let options = listener.options();
         let config = super::options::config(offset, &path, pair, listener.common(), options);
         let iss = stack.secret.initial(&ends, now);
         let iss = least.filter(|l| iss.is_before(*l)).unwrap_or(iss);
-        let engine = Connection::accept(config, iss, now, syn);
-        if let Some(c) = Self::accepted(stack, listener, (pair, named), path, engine) {
-            c.work(|s, _| {
-                if options.on(SOL_TCP, TCP_SAVE_SYN) {
-                    s.saved_syn = syn.headers[..].into();
-                }
-            });
+        let Greeting { early, option } = listener.greet(pair, syn, now);
+        let mut engine = match &early {
+            Some(_) => Connection::accept_fast(config, iss, now, syn),
+            None => Connection::accept(config, iss, now, syn),
+        };
+        engine.open_fast(option);
+        let is_early = early.is_some();
+        let c = Self::accepted(stack, (listener, early), (pair, named), path, engine);
+        let Some(c) = c else { return };
+        c.work(|s, _| {
+            if options.on(SOL_TCP, TCP_SAVE_SYN) {
+                s.saved_syn = syn.headers[..].into();
+            }
+        });
+        if is_early {
+            let ends = (endpoint(pair.local), endpoint(pair.remote));
+            listener.admit_from_outside(c.clone(), c.common.clone(), ends);
         }
     }
 
-    /// A connection whose handshake is under way: it goes to the listener.
+    /// A connection whose handshake is under way: it goes to the listener when that is done, but
+    /// for one that is open early.
     pub fn accepted(
         stack: &Arc<Stack>,
-        listener: &Arc<Listener>,
+        (listener, early): (&Arc<Listener>, Option<EarlyOpen>),
         (pair, named): (Pair, Named),
         path: Path,
         engine: Connection,
@@ -290,10 +314,17 @@ impl Remote {
         let options = listener.options();
         let l = Begun::Outside(listener.clone(), named);
         let c = Self::new(stack, &common, pair, path, options, engine, l);
+        let is_early = early.is_some();
+        if is_early {
+            let mut s = c.state.lock();
+            (s.early, s.deferred, s.listener) = (early, None, None);
+        }
         if !c.enter() {
             return None;
         }
-        listener.count_half_open(1);
+        if !is_early {
+            listener.count_half_open(1);
+        }
         Some(c)
     }
 
@@ -334,6 +365,7 @@ impl Remote {
                 read_shut: false,
                 told: Changes::empty(),
                 listener,
+                early: None,
                 deferred: defers.map(|time| now() + time),
                 orphan: None,
                 binding: None,
@@ -518,7 +550,15 @@ impl Remote {
                 if self.lacks_memory() {
                     pressure::shorten(&mut segment, s.engine.receive_memory());
                 }
-                s.engine.segment(t, segment)
+                let resets = segment.header.flags.contains(Flags::RST);
+                let changes = s.engine.segment(t, segment);
+                if resets
+                    && changes.contains(Changes::ENDED)
+                    && let Some(early) = s.early.take()
+                {
+                    early.was_reset(t);
+                }
+                changes
             }
             Item::Failed(seq, error) => self.take_error_message(s, t, seq, error),
             Item::Timer(place) => {
@@ -531,8 +571,14 @@ impl Remote {
             }
         };
         after.events |= events(changes);
-        if changes.contains(Changes::ESTABLISHED) && s.deferred.is_none() {
-            after.established = s.listener.take();
+        if changes.contains(Changes::ESTABLISHED) {
+            s.early = None;
+            if let Some(learnt) = s.engine.take_learnt() {
+                self.common.ns.fast_open.learn(self.pair, learnt);
+            }
+            if s.deferred.is_none() {
+                after.established = s.listener.take();
+            }
         }
     }
 
@@ -609,6 +655,7 @@ impl Remote {
         }
         if s.engine.state() == Phase::Closed && !s.over {
             s.over = true;
+            s.early = None;
             s.stamped = VecDeque::new();
             self.stack.timers.forget(&mut s.place);
             self.stack.connections.remove(&self.pair, self);

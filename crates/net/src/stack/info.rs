@@ -51,8 +51,9 @@ pub(super) fn encode(i: &Info, path: &Path, now: Instant) -> Vec<u8> {
     v[3] = i.probes.min(255) as u8;
     v[4] = i.backoff.min(255) as u8;
     v[5] = u8::from(i.timestamps) | u8::from(i.sack) << 1 | u8::from(i.window_scaling) << 2;
-    v[5] |= u8::from(i.ecn) << 3 | u8::from(i.ecn_seen) << 4;
+    v[5] |= u8::from(i.ecn) << 3 | u8::from(i.ecn_seen) << 4 | u8::from(i.syn_data) << 5;
     v[6] = i.send_scale & 15 | i.receive_scale << 4;
+    v[7] = i.fast_open_failed.map_or(0, |f| (f as u8) << 1);
     let mss = i.send_mss.max(1);
     let segments = |bytes: u64| match bytes {
         // No threshold yet.
@@ -90,7 +91,10 @@ pub(super) fn encode(i: &Info, path: &Path, now: Instant) -> Vec<u8> {
         (148, micros(i.least_rtt)),
         (152, small(i.data_segments_in)),
         (156, small(i.data_segments_out)),
-        (192, segments(i.bytes_delivered)),
+        (
+            192,
+            segments(i.bytes_delivered) + u32::from(i.syn_delivered),
+        ),
         (216, small(i.duplicates_told)),
         (220, i.reordering_seen.into()),
         (224, small(i.out_of_order)),

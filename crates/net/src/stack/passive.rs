@@ -4,7 +4,7 @@
 //! SYN is answered by a cookie, for which nothing is kept (RFC 4987): a flood of SYNs keeps nobody
 //! out, and takes no memory.
 
-use super::connection::{Named, Remote, ends};
+use super::connection::{Incoming, Named, Remote, ends};
 use super::table::Late;
 use super::{Stack, endpoint, options};
 use crate::addr::Endpoint;
@@ -134,7 +134,16 @@ impl Stack {
             return me.cookie_came_back(&l, now, (pair, named), path, segment);
         }
         match l.may_begin(now) {
-            Begin::Yes => Remote::accept(&me, &l, now, pair, path, (&segment, named), least),
+            Begin::Yes => {
+                let syn = Incoming {
+                    pair,
+                    path,
+                    syn: &segment,
+                    named,
+                    least,
+                };
+                Remote::accept(&me, &l, now, syn);
+            }
             Begin::ByCookie => {
                 let config = self.config_for(&l, &path, pair);
                 let header = self
@@ -172,7 +181,7 @@ impl Stack {
         };
         if l.may_begin(now) != Begin::No {
             let engine = Connection::accept_cookie(config, &cookie, now);
-            if let Some(c) = Remote::accepted(self, l, (pair, named), path, engine) {
+            if let Some(c) = Remote::accepted(self, (l, None), (pair, named), path, engine) {
                 c.deliver(segment);
             }
         }

@@ -2,6 +2,7 @@
 
 use super::deferred::First;
 use super::ends::bindable;
+use super::fast_open::Opens;
 use super::shown::Shown;
 use super::stamped;
 use super::{AcceptQueue, Connection, ExplicitBind, Listener, Phase, Tcp};
@@ -96,14 +97,22 @@ impl Tcp {
         dest: Option<&[u8]>,
         flags: u32,
     ) -> Result<usize> {
-        if let Some(o) = self.outside() {
-            return o.send(src, flags);
+        let mut opens = flags & MSG_FASTOPEN != 0;
+        if !opens {
+            match &self.state.read().phase {
+                Phase::Outside(o) => {
+                    let o = o.clone();
+                    return o.send(src, flags);
+                }
+                Phase::Deferred(_) => opens = true,
+                _ => {}
+            }
         }
-        if flags & MSG_FASTOPEN != 0
-            && let Some(d) = dest
-            && matches!(self.state.read().phase, Phase::Idle)
-        {
-            self.start(who, d, Block::Yes)?;
+        if opens {
+            if let Some(went) = self.open_by_sending(who, src, dest, flags)? {
+                return Ok(went);
+            }
+            return self.send_bytes(who, src, None, flags & !MSG_FASTOPEN);
         }
         self.common.take_error()?;
         let write = |c: &Connection| {
@@ -169,7 +178,7 @@ impl Protocol for Tcp {
             self.disconnect();
             return Ok(());
         }
-        self.start(who, addr, block)
+        self.start(self.state.write(), who, addr, block, Opens::Plainly)
     }
 
     fn listen(&self, who: &Caller<'_>, backlog: i32) -> Result<()> {
@@ -213,7 +222,9 @@ impl Protocol for Tcp {
             half_open: AtomicUsize::new(0),
             cookie_at: AtomicU64::new(0),
             ticket: Ticket::default(),
+            early: Mutex::default(),
         });
+        self.listens_fast(backlog);
         table.set_target(&binding, l.clone())?;
         s.phase = Phase::Listening(l);
         Ok(())
@@ -232,6 +243,9 @@ impl Protocol for Tcp {
             q.ready.pop_front().ok_or(EAGAIN)?
         };
         Tcp::admit(&l);
+        if let Some(o) = got.outside() {
+            o.accepted();
+        }
         Ok(Parts::new(got.common.clone(), got))
     }
 
@@ -281,6 +295,10 @@ impl Protocol for Tcp {
         }
     }
 
+    fn opened(&self) -> Result<()> {
+        self.is_opened()
+    }
+
     fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
         if flags & MSG_ERRQUEUE != 0 {
             let errors = self.errors.get().ok_or(EAGAIN)?;
@@ -322,6 +340,10 @@ impl Protocol for Tcp {
 
     fn shutdown(&self, how: Shutdown) -> Result<()> {
         if let Some(o) = self.outside() {
+            if o.is_connecting() {
+                self.disconnect();
+                return Ok(());
+            }
             o.shutdown(how)?;
             let changed = Events::WRITABLE | Events::READABLE | Events::HUP;
             self.common.notify(changed);
@@ -344,7 +366,7 @@ impl Protocol for Tcp {
                     return Ok(());
                 }
                 Phase::Listening(_) if !how.read => return Ok(()),
-                Phase::Listening(_) | Phase::Connecting { .. } => {}
+                Phase::Listening(_) | Phase::Connecting { .. } | Phase::Deferred(_) => {}
                 _ => return Err(ENOTCONN),
             }
         }
@@ -357,6 +379,7 @@ impl Protocol for Tcp {
         match &self.state.read().phase {
             Phase::Idle => e |= Events::WRITABLE | Events::HUP,
             Phase::Connecting { .. } => {}
+            Phase::Deferred(_) => e |= Events::WRITABLE,
             Phase::Outside(o) => e |= o.poll(),
             Phase::Refused => {
                 e |= Events::WRITABLE | Events::READABLE | Events::RDHUP | Events::HUP;

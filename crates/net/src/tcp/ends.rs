@@ -81,6 +81,7 @@ pub fn route(
 }
 
 /// The ends of a connection that begins.
+#[derive(Clone, Copy)]
 pub(super) struct Between {
     pub local: Endpoint,
     pub remote: Endpoint,

@@ -8,6 +8,7 @@ mod by_broker;
 mod calls;
 mod deferred;
 mod ends;
+mod fast_open;
 mod options;
 mod outside;
 mod shown;
@@ -18,6 +19,9 @@ pub use options::{default_congestion, set_default_congestion};
 use deferred::{Deferral, Deferred, First};
 use ends::{Between, Ends};
 pub use ends::{bindable, route};
+pub(crate) use fast_open::Knowledge as FastOpenKnowledge;
+use fast_open::Opens;
+pub(crate) use fast_open::{EarlyOpen, Greeting, Keys as FastOpenKeys};
 pub(crate) use outside::{Begin, Dial, Dialer};
 pub use outside::{Outside, accept_from_outside};
 pub(crate) use stamped::Stamped;
@@ -40,7 +44,7 @@ use abi::Result;
 use abi::errno::{
     EAGAIN, EALREADY, ECONNABORTED, ECONNREFUSED, ECONNRESET, EINPROGRESS, EISCONN, ENOMEM, EPIPE,
 };
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 use shown::show_refusal;
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -107,6 +111,8 @@ enum Phase {
     /// A connect that did not wait was refused; the error is pending.
     Refused,
     Connected(Connection),
+    /// A connect is done, but waits for what goes with its SYN: TCP_FASTOPEN_CONNECT.
+    Deferred(Between),
     /// With somebody outside.
     Outside(Arc<dyn Outside>),
 }
@@ -143,6 +149,8 @@ pub struct Listener {
     cookie_at: AtomicU64,
     /// For those that wait to be accepted until their first byte.
     ticket: Ticket,
+    /// Those that Fast Open began.
+    early: Mutex<fast_open::Queue>,
 }
 
 #[derive(Default)]
@@ -349,7 +357,11 @@ impl Tcp {
     /// Closes what `phase` was.
     fn leave(&self, phase: Phase) {
         match phase {
-            Phase::Idle | Phase::Refused | Phase::Connecting { .. } | Phase::Outside(_) => {}
+            Phase::Idle
+            | Phase::Refused
+            | Phase::Connecting { .. }
+            | Phase::Deferred(_)
+            | Phase::Outside(_) => {}
             Phase::Connected(c) => self.end(&c, false),
             Phase::Listening(l) => {
                 let (ready, deferred, syns) = {
@@ -406,9 +418,13 @@ impl Tcp {
         match phase {
             Phase::Connected(c) => self.end(&c, true),
             Phase::Outside(o) => {
+                if o.is_connecting() {
+                    self.common.set_error(ECONNRESET);
+                }
                 o.reset();
                 o.close(None);
             }
+            Phase::Deferred(_) => self.common.set_error(ECONNRESET),
             p => self.leave(p),
         }
         self.common.notify(Events::HUP | Events::WRITABLE);
@@ -421,7 +437,7 @@ impl Tcp {
     ) -> Result<R> {
         match &self.state.read().phase {
             Phase::Connected(c) => f(c),
-            Phase::Connecting { .. } => Err(EAGAIN),
+            Phase::Connecting { .. } | Phase::Deferred(_) => Err(EAGAIN),
             Phase::Refused => {
                 self.common.take_error()?;
                 Err(idle)
@@ -434,7 +450,7 @@ impl Tcp {
     fn answer_connect(&self, s: &mut State, block: Block) -> Option<Result<()>> {
         let answer = match &mut s.phase {
             Phase::Idle => return None,
-            Phase::Listening(_) => Err(EISCONN),
+            Phase::Listening(_) | Phase::Deferred(_) => Err(EISCONN),
             Phase::Refused => {
                 s.phase = Phase::Idle;
                 self.common.take_error().and(Err(ECONNABORTED))
@@ -483,18 +499,35 @@ impl Tcp {
         self.common.ns.begin_packets()
     }
 
-    fn start(&self, who: &Caller<'_>, addr: &[u8], block: Block) -> Result<()> {
-        let mut s = self.state.write();
+    fn start(
+        &self,
+        mut s: RwLockWriteGuard<'_, State>,
+        who: &Caller<'_>,
+        addr: &[u8],
+        block: Block,
+        opens: Opens<'_>,
+    ) -> Result<()> {
         if let Some(answer) = self.answer_connect(&mut s, block) {
             return answer;
         }
         let between = self.ends(&mut s, who, addr)?;
+        self.begin(s, &between, block, opens)
+    }
+
+    /// Begins a connection between these ends. Of what leads out there may be one that defers.
+    fn begin(
+        &self,
+        mut s: RwLockWriteGuard<'_, State>,
+        between: &Between,
+        block: Block,
+        opens: Opens<'_>,
+    ) -> Result<()> {
         let (local, remote) = (between.local, between.remote);
         let waits = block == Block::Yes;
         let done = |ok| if waits { ok } else { Err(EINPROGRESS) };
         let ns = &self.common.ns;
         if let Some(stack) = ns.packets_to(remote) {
-            return self.leave_by(&mut s, Way::Stack(stack), &between, block);
+            return self.leave_by(&mut s, Way::Stack(stack), between, (block, opens));
         }
         // A wildcard's listener is for this host's addresses, not for others' that leave.
         let inside = !ns.is_outside(remote.ip);
@@ -503,12 +536,12 @@ impl Tcp {
         if (looks_at_segments(&self.common, &self.options) || listener.as_ref().is_some_and(looks))
             && let Some(stack) = ns.packets_inside(remote)
         {
-            return self.leave_by(&mut s, Way::Stack(stack), &between, block);
+            return self.leave_by(&mut s, Way::Stack(stack), between, (block, opens));
         }
         if listener.is_none()
             && let Some(way) = ns.way_to(remote)
         {
-            return self.leave_by(&mut s, way, &between, block);
+            return self.leave_by(&mut s, way, between, (block, opens));
         }
         if let Some(l) = listener {
             let mut q = l.queue.lock();

@@ -1,6 +1,6 @@
 //! Options of TCP sockets, and TCP_INFO (`tcp(7)`).
 
-use super::{Phase, Tcp};
+use super::{FastOpenKeys, Phase, Tcp};
 use crate::inet::*;
 use crate::ns::NetNamespace;
 use crate::options::{SO_ACCEPTCONN, int_of};
@@ -56,7 +56,7 @@ impl Tcp {
         v[0] = match &self.state.read().phase {
             Phase::Idle | Phase::Refused => 7,
             Phase::Listening(_) => 10,
-            Phase::Connecting { .. } => 2,
+            Phase::Connecting { .. } | Phase::Deferred(_) => 2,
             Phase::Connected(c) if c.is_dead() => 7,
             Phase::Connected(c) => match (c.rx.ends().end, c.tx.ends().end) {
                 (End::Open, End::Open) => 1,
@@ -97,6 +97,10 @@ impl Tcp {
             (SOL_IPV6, IPV6_V6ONLY) if self.state.read().binding.is_some() => return Err(EINVAL),
             (SOL_TCP, TCP_CONGESTION | TCP_ULP) if v.is_empty() => return Err(EINVAL),
             (SOL_TCP, TCP_CONGESTION) => return self.set_congestion(v),
+            (SOL_TCP, TCP_FASTOPEN_KEY) => {
+                self.options.keep_fast_open_keys(FastOpenKeys::of_bytes(v)?);
+                return Ok(());
+            }
             (SOL_TCP, TCP_REPAIR) => return Err(EPERM),
             (SOL_TCP, TCP_ULP) => return Err(ENOENT),
             (SOL_UDP, _) => return Err(ENOPROTOOPT),
@@ -110,6 +114,9 @@ impl Tcp {
         }
         let may_mark = || self.common.may_mark(cred);
         self.options.set(level, name, v, &may_mark)?;
+        if (level, name) == (SOL_TCP, TCP_FASTOPEN) {
+            self.bound_fast_open();
+        }
         if matches!((level, name), (SOL_IP, IP_TOS) | (SOL_IPV6, IPV6_TCLASS)) {
             // The lowest bits are TCP's own (ECN).
             let n = self.options.value(level, name);
@@ -123,15 +130,20 @@ impl Tcp {
 
     /// What streams do not have, or not in this state.
     fn check(&self, level: i32, name: i32, v: &[u8]) -> Result<()> {
-        /// FASTOPEN, FASTOPEN_CONNECT, FASTOPEN_NO_COOKIE.
-        const FASTOPEN: [i32; 3] = [23, 30, 34];
+        const FASTOPEN: [i32; 3] = [TCP_FASTOPEN, TCP_FASTOPEN_CONNECT, TCP_FASTOPEN_NO_COOKIE];
         const IP_RECVFRAGSIZE: i32 = 25;
-        let phase = &self.state.read().phase;
+        let s = self.state.read();
+        let phase = &s.phase;
         let is_new = matches!(phase, Phase::Idle | Phase::Listening(_) | Phase::Refused);
         match (level, name) {
             (SOL_IP, IP_RECVFRAGSIZE | IP_MULTICAST_TTL) => Err(EINVAL),
             (SOL_IPV6, IPV6_MULTICAST_IF | IPV6_MULTICAST_HOPS) => Err(ENOPROTOOPT),
-            (SOL_TCP, n) if FASTOPEN.contains(&n) && !is_new => Err(EINVAL),
+            (SOL_TCP, TCP_FASTOPEN_CONNECT | TCP_FASTOPEN_NO_COOKIE)
+                if !matches!(int_of(v), Ok(0 | 1)) =>
+            {
+                Err(EINVAL)
+            }
+            (SOL_TCP, n) if FASTOPEN.contains(&n) => self.check_fast_open(n, &s),
             (SOL_TCP, TCP_WINDOW_CLAMP) if int_of(v) == Ok(0) && !is_new => Err(EINVAL),
             (SOL_IP, IP_UNICAST_IF) | (SOL_IPV6, IPV6_UNICAST_IF) => {
                 let device = i32::from_be_bytes(v.try_into().map_err(|_| EINVAL)?);
@@ -176,6 +188,7 @@ impl Tcp {
             (SOL_SOCKET, _) => Err(ENOPROTOOPT),
             (SOL_IPV6, _) if self.common.family == AF_INET => Err(EOPNOTSUPP),
             (SOL_TCP, TCP_INFO) => self.outside().map_or_else(|| Ok(self.info()), |o| o.info()),
+            (SOL_TCP, TCP_FASTOPEN_KEY) => Ok(self.fast_open_key()),
             (SOL_TCP, TCP_MAXSEG) => Ok(self.maxseg().to_le_bytes().to_vec()),
             (SOL_TCP, TCP_CONGESTION) => {
                 let n = self.options.value(SOL_TCP, TCP_CONGESTION);

@@ -1,5 +1,6 @@
 //! Connections that lead out of the namespace, and those that come in.
 
+use super::fast_open::{Attempt, Opens};
 use super::{Between, ExplicitBind, Listener, Phase, State, Tcp};
 use crate::addr::Endpoint;
 use crate::bindings::{Binding, Ends};
@@ -67,6 +68,12 @@ pub trait Outside: Unacknowledged {
     fn saved_syn(&self, _room: usize) -> std::result::Result<Vec<u8>, usize> {
         Ok(Vec::new())
     }
+    /// Whether its handshake is under way, where that is known.
+    fn is_connecting(&self) -> bool {
+        false
+    }
+    /// Somebody has accepted it.
+    fn accepted(&self) {}
     /// Ends it at once, with a reset.
     fn reset(&self);
     /// Its socket is gone. What it was bound to comes back where the connection does not need it
@@ -81,7 +88,7 @@ pub(crate) trait Dialer {
     /// # Errors
     ///
     /// There is no way there, or none that is allowed.
-    fn connect(&self, new: Dial<'_>) -> Result<Arc<dyn Outside>>;
+    fn connect(&self, new: Dial<'_, '_>) -> Result<Arc<dyn Outside>>;
 
     /// Forgets a connection in TIME_WAIT between these ends, for a new one to follow it: its port,
     /// and the sequence number after all of its own. From port 0, of any port. Where others keep
@@ -92,13 +99,16 @@ pub(crate) trait Dialer {
 }
 
 /// A connection that is to begin.
-pub(crate) struct Dial<'a> {
+pub(crate) struct Dial<'a, 'src> {
     pub common: &'a Arc<Common>,
     pub options: &'a InetOptions,
     pub local: Endpoint,
     pub to: Endpoint,
     /// The least sequence number that it may begin with.
     pub least: Option<Seq>,
+    /// What its SYN may do, and what goes with it.
+    pub attempt: Attempt,
+    pub data: Option<&'src mut (dyn Source + 'src)>,
     /// Let go of when it is over: others may begin between them then.
     pub ends: Option<Arc<Ends>>,
 }
@@ -274,14 +284,26 @@ impl Tcp {
         s: &mut State,
         way: Way<'_>,
         between: &Between,
-        block: Block,
+        (block, opens): (Block, Opens<'_>),
     ) -> Result<()> {
+        let (from, to) = (between.local.ip, between.remote.ip);
+        let is_ours = matches!(way, Way::Stack(_));
+        let (attempt, data) = match opens {
+            Opens::Plainly if is_ours && self.defers_connect(from, to) => {
+                s.phase = Phase::Deferred(*between);
+                return Ok(());
+            }
+            Opens::Plainly => (self.plain_attempt(from, to), None),
+            Opens::With(src) => (self.attempt(from, to), Some(src)),
+        };
         let new = dialer(&way).connect(Dial {
             common: &self.common,
             options: &self.options,
             local: between.local,
             to: between.remote,
             least: between.least,
+            attempt,
+            data,
             ends: s.binding.as_ref().and_then(|b| b.ends()),
         });
         let new = match new {

@@ -1,7 +1,14 @@
 //! TCP headers, read and written. smoltcp's know three SACK blocks and no unscaled values.
 
 use super::wire::{be16, be32};
+use crate::tcp::fast_open::FastOpen;
 use crate::tcp::{Flags, Header, Options, Seq, Timestamps};
+
+/// The kind of Fast Open's option; before it had one: that of experiments, and its magic
+/// (RFC 6994).
+const FAST_OPEN: u8 = 34;
+const EXPERIMENT: u8 = 254;
+const FAST_OPEN_MAGIC: [u8; 2] = [0xf9, 0x89];
 
 /// The longest header.
 pub(crate) const LONGEST: usize = 60;
@@ -23,13 +30,14 @@ pub(crate) fn read(b: &[u8]) -> Option<Read> {
     if len < 20 || len > b.len() {
         return None;
     }
+    let flags = Flags::from_bits_retain(b[13]);
     let header = Header {
         seq: Seq(be32(b, 4)),
         ack: Seq(be32(b, 8)),
-        flags: Flags::from_bits_retain(b[13]),
+        flags,
         window: be16(b, 14),
         urgent: be16(b, 18),
-        options: read_options(&b[20..len]),
+        options: read_options(&b[20..len], flags.contains(Flags::SYN)),
         can_be_marked: false,
     };
     Some(Read {
@@ -41,8 +49,8 @@ pub(crate) fn read(b: &[u8]) -> Option<Read> {
 }
 
 /// As Linux's `tcp_parse_options`: what has another length than its kind wants is passed over, and
-/// a length that cannot be ends them.
-fn read_options(mut b: &[u8]) -> Options {
+/// a length that cannot be ends them. Some count in a SYN only (`is_syn`).
+fn read_options(mut b: &[u8], is_syn: bool) -> Options {
     let mut o = Options::default();
     while let Some((&kind, rest)) = b.split_first() {
         match kind {
@@ -74,6 +82,10 @@ fn read_options(mut b: &[u8]) -> Options {
                     echo: be32(body, 4),
                 });
             }
+            (FAST_OPEN, n) if is_syn && n % 2 == 0 => o.fast_open = FastOpen::read(body, false),
+            (EXPERIMENT, n) if is_syn && n % 2 == 0 && body.starts_with(&FAST_OPEN_MAGIC) => {
+                o.fast_open = FastOpen::read(&body[2..], true);
+            }
             _ => {}
         }
         b = behind;
@@ -96,8 +108,15 @@ fn options_len(o: &Options) -> usize {
         (false, false) => 0,
     };
     n += if o.window_scale.is_some() { 4 } else { 0 };
+    n += fast_open(o, n).map_or(0, |f| f.header_len());
     let blocks = sack_blocks(o, n);
     n + if blocks == 0 { 0 } else { 4 + 8 * blocks }
+}
+
+/// Fast Open's option, where there is room behind `used` bytes of other options.
+fn fast_open(o: &Options, used: usize) -> Option<FastOpen> {
+    o.fast_open
+        .filter(|f| used + f.header_len() <= LONGEST - 20)
 }
 
 /// How many blocks have room behind `used` bytes of other options.
@@ -139,6 +158,10 @@ pub(crate) fn write(header: &Header, from: u16, to: u16, b: &mut [u8; LONGEST]) 
         put(&[1, 3, 3, scale]);
         used += 4;
     }
+    if let Some(f) = fast_open(o, used) {
+        put_fast_open(&f, &mut put);
+        used += f.header_len();
+    }
     let blocks = sack_blocks(o, used);
     if blocks > 0 {
         put(&[1, 1, 5, (2 + 8 * blocks) as u8]);
@@ -159,9 +182,25 @@ pub(crate) fn write(header: &Header, from: u16, to: u16, b: &mut [u8; LONGEST]) 
     at
 }
 
+fn put_fast_open(f: &FastOpen, put: &mut impl FnMut(&[u8])) {
+    let cookie = f.cookie.as_ref().map_or(&[][..], |c| c.bytes());
+    let n = cookie.len() as u8;
+    match f.is_experimental {
+        true => {
+            put(&[EXPERIMENT, 4 + n]);
+            put(&FAST_OPEN_MAGIC);
+        }
+        false => put(&[FAST_OPEN, 2 + n]),
+    }
+    put(cookie);
+    let padding = f.header_len() - if f.is_experimental { 4 } else { 2 } - cookie.len();
+    put(&[1; 3][..padding]);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tcp::fast_open::Cookie;
     use proptest::prelude::*;
 
     fn options() -> impl Strategy<Value = Options> {
@@ -171,8 +210,9 @@ mod tests {
             any::<bool>(),
             proptest::collection::vec(any::<(u32, u32)>(), 0..=4),
             any::<Option<(u32, u32)>>(),
+            any::<Option<(bool, u8)>>(),
         )
-            .prop_map(|(mss, window_scale, sack_permitted, blocks, t)| {
+            .prop_map(|(mss, window_scale, sack_permitted, blocks, t, fast)| {
                 let mut sack = [None; 4];
                 for (b, to) in blocks.into_iter().zip(&mut sack) {
                     *to = Some((Seq(b.0), Seq(b.1)));
@@ -184,6 +224,10 @@ mod tests {
                     sack_permitted,
                     sack,
                     timestamps,
+                    fast_open: fast.map(|(is_experimental, n)| FastOpen {
+                        cookie: Cookie::new(&[n; 16][..usize::from(n % 17)]),
+                        is_experimental,
+                    }),
                 }
             })
     }
@@ -210,8 +254,17 @@ mod tests {
             let mut kept = header;
             let blocks = kept.options.sack.iter().flatten().count();
             let read = back.header.options.sack.iter().flatten().count();
-            prop_assert!(read == blocks || len == LONGEST || len + 8 > LONGEST);
+            // (The first takes its kind and its length, too.)
+            let least = if read == 0 { 12 } else { 8 };
+            prop_assert!(read == blocks || len + least > LONGEST);
             kept.options.sack[read..].fill(None);
+            let had_room = back.header.options.fast_open.is_some();
+            let is_syn = header.flags.contains(Flags::SYN);
+            let others = Options { fast_open: None, sack: [None; 4], ..options };
+            let room = LONGEST - 20 - options_len(&others);
+            let fits = options.fast_open.is_some_and(|f| f.header_len() <= room);
+            prop_assert_eq!(had_room, is_syn && fits);
+            kept.options.fast_open = kept.options.fast_open.filter(|_| had_room);
             prop_assert_eq!(back.header, kept);
         }
 

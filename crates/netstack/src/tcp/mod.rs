@@ -17,7 +17,7 @@
 //! acknowledgements where the peer has no selective ones (6582), rate reduction (6937), CUBIC
 //! (9438) and Reno (5681), HyStart++ (9406), undoing of needless retransmissions (3522, 3708),
 //! challenge acknowledgements (5961), path MTU black holes (4821 7.7), explicit congestion
-//! notification (3168), buffers that tune themselves. What it does not: Fast Open, MD5.
+//! notification (3168), Fast Open (7413), buffers that tune themselves. What it does not: MD5.
 //!
 //! # What holds
 //!
@@ -29,6 +29,7 @@
 mod config;
 mod congestion;
 mod connection;
+pub mod fast_open;
 mod rack;
 mod receive_queue;
 mod rtt;

@@ -1,5 +1,6 @@
 //! Segments as values.
 
+use super::fast_open::FastOpen;
 use bytes::Bytes;
 use std::fmt;
 
@@ -67,6 +68,8 @@ pub struct Options {
     pub sack_permitted: bool,
     pub sack: SackBlocks,
     pub timestamps: Option<Timestamps>,
+    /// Of a SYN.
+    pub fast_open: Option<FastOpen>,
 }
 
 /// A TCP header without ports and checksum.

@@ -525,7 +525,7 @@ calls! {
     getsockname,
     getpeername,
     socketpair,
-    setsockopt: "no TCP_REPAIR, _MD5SIG, _AO_*, _ULP, _FASTOPEN_KEY, _RTO_*, TCP_SAVE_SYN with link headers; no SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_EBPF, SO_RESERVE_MEM; SO_ATTACH_FILTER of TCP not for a connection inside that was begun before; no IP_OPTIONS, IP_ROUTER_ALERT, IPsec policies; no sticky IPv6 extension headers, IPV6_MTU, IPV6_RECVPATHMTU's message; SO_TIMESTAMPING tells of what UDP and TCP sent alone; no PACKET_FANOUT_FLAG_DEFRAG, PACKET_VNET_HDR",
+    setsockopt: "no TCP_REPAIR, _MD5SIG, _AO_*, _ULP, _RTO_*, TCP_SAVE_SYN with link headers; no SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_EBPF, SO_RESERVE_MEM; SO_ATTACH_FILTER of TCP not for a connection inside that was begun before; no IP_OPTIONS, IP_ROUTER_ALERT, IPsec policies; no sticky IPv6 extension headers, IPV6_MTU, IPV6_RECVPATHMTU's message; SO_TIMESTAMPING tells of what UDP and TCP sent alone; no PACKET_FANOUT_FLAG_DEFRAG, PACKET_VNET_HDR",
     getsockopt: "what setsockopt lacks",
     accept4,
 }

@@ -37,7 +37,7 @@ impl Outside for Remote {
     }
 
     fn peer(&self) -> Result<Endpoint> {
-        if is_connected(self.look(|s| s.engine.state())) {
+        if is_connected(self.look(|s| s.engine.standing())) {
             Ok(endpoint(self.pair.remote))
         } else {
             Err(ENOTCONN)
@@ -46,7 +46,7 @@ impl Outside for Remote {
 
     fn again(&self) -> Option<Result<()>> {
         let (state, first) = self.look(|s| {
-            let state = s.engine.state();
+            let state = s.engine.standing();
             let first = !s.announced;
             s.announced |= !is_connecting(state);
             (state, first)
@@ -66,8 +66,11 @@ impl Outside for Remote {
         self.common.take_error()?;
         self.work(|s, _| {
             self.resize(s);
-            let state = s.engine.state();
+            let state = s.engine.standing();
             if is_connecting(state) {
+                if flags & MSG_DONTWAIT == 0 {
+                    s.engine.await_to_write();
+                }
                 return Err(EAGAIN);
             }
             if !may_send(state) {
@@ -110,7 +113,7 @@ impl Outside for Remote {
         }
         let (n, ends) = self.work(|s, _| {
             self.resize(s);
-            if is_connecting(s.engine.state()) {
+            if is_connecting(s.engine.standing()) {
                 return Err(EAGAIN);
             }
             if dst.remaining() == 0 {
@@ -147,11 +150,7 @@ impl Outside for Remote {
 
     fn shutdown(&self, how: Shutdown) -> Result<()> {
         self.work(|s, _| {
-            let state = s.engine.state();
-            if is_connecting(state) {
-                s.told |= s.engine.abort();
-                return Ok(());
-            }
+            let state = s.engine.standing();
             if !is_connected(state) {
                 return Err(ENOTCONN);
             }
@@ -240,6 +239,14 @@ impl Outside for Remote {
         })
     }
 
+    fn is_connecting(&self) -> bool {
+        self.look(|s| is_connecting(s.engine.standing()))
+    }
+
+    fn accepted(&self) {
+        self.look(|s| s.engine.accepted());
+    }
+
     fn reset(&self) {
         self.work(|s, _| s.told |= s.engine.abort());
     }
@@ -247,7 +254,7 @@ impl Outside for Remote {
     fn close(&self, binding: Option<Arc<Binding<Listener>>>) -> Option<Arc<Binding<Listener>>> {
         self.work(|s, t| {
             s.told |= s.engine.close() | s.engine.orphan(t);
-            if s.engine.state() == Phase::Closed {
+            if s.engine.standing() == Phase::Closed {
                 return binding;
             }
             s.binding = binding;
@@ -267,7 +274,7 @@ impl Outside for Remote {
 impl Remote {
     /// What holds of what poll(2) asks for.
     fn ready(&self, s: &State) -> Events {
-        let state = s.engine.state();
+        let state = s.engine.standing();
         let mut e = Events::empty();
         if is_connecting(state) {
             return e;
@@ -340,7 +347,7 @@ impl Remote {
         if s.read_shut {
             return Ok(0);
         }
-        match s.engine.state() {
+        match s.engine.standing() {
             state if may_receive(state) => Err(EAGAIN),
             _ => Ok(0),
         }

@@ -108,7 +108,13 @@ impl Connection {
     }
 
     /// Puts what arrived to the scoreboard.
-    fn take_deliveries(&mut self, now: Instant, h: &Header, ack: u64, progress: &mut Progress) {
+    pub(super) fn take_deliveries(
+        &mut self,
+        now: Instant,
+        h: &Header,
+        ack: u64,
+        progress: &mut Progress,
+    ) {
         let least = self.rtt.least();
         let echo = h
             .options

@@ -211,10 +211,17 @@ impl Connection {
         }
     }
 
+    /// What goes soon acknowledges what came.
+    pub(super) fn acknowledge_later(&mut self, now: Instant) {
+        self.acking.wanted = self.acking.wanted.max(AckDue::Later);
+        self.acking.is_interactive = true;
+        self.timers.delayed_ack = Some(now + DELAY);
+    }
+
     /// Data went out: an acknowledgement rides on what comes next, too (Linux:
     /// tcp_event_data_sent).
     pub(super) fn data_went(&mut self, now: Instant) {
-        if now.since(self.rcv.last) < DELAY {
+        if self.counts.data_in > 0 && now.since(self.rcv.last) < DELAY {
             self.acking.is_interactive = true;
         }
     }
@@ -287,14 +294,14 @@ impl Connection {
             seq: self.snd.seq(self.snd.nxt),
             ack: self.rcv.seq(self.rcv.next()),
             flags: Flags::ACK,
-            window: self.window_field().0,
+            window: self.window_field(self.scale_now()).0,
             ..Header::default()
         }
     }
 
     /// A segment with this header left.
     pub(super) fn ack_went(&mut self) {
-        self.rcv.edge = self.window_field().1;
+        self.rcv.edge = self.window_field(self.scale_now()).1;
         if self.acking.wanted != AckDue::Nothing {
             self.acking.quick = self.acking.quick.saturating_sub(1);
         }
@@ -314,15 +321,18 @@ impl Connection {
         }
     }
 
+    /// The scale of a window that is offered now, but for a SYN's.
+    fn scale_now(&self) -> u8 {
+        match self.standing() {
+            State::SynSent | State::SynReceived => 0,
+            _ => self.rcv.scale,
+        }
+    }
+
     /// The window field, and the right edge that it offers: the old one, until it can go on by a
     /// segment or half the buffer (RFC 9293 3.8.6.2.2).
-    fn window_field(&self) -> (u16, u64) {
+    pub(super) fn window_field(&self, scale: u8) -> (u16, u64) {
         let next = self.rcv.next();
-        let scale = if matches!(self.state, State::SynSent | State::SynReceived) {
-            0
-        } else {
-            self.rcv.scale
-        };
         let least = self.mss().min(self.config.receive_buffer as u64 / 2).max(1);
         let old = self.rcv.edge.max(next);
         let mut target = self.target_edge();

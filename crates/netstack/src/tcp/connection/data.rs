@@ -65,7 +65,7 @@ impl Connection {
         changes
     }
 
-    fn take_payload(
+    pub(super) fn take_payload(
         &mut self,
         now: Instant,
         mut payload: Bytes,

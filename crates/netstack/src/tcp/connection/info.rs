@@ -1,6 +1,7 @@
 //! What a connection tells of itself (`struct tcp_info`).
 
 use super::{Connection, State};
+use crate::tcp::fast_open::Failed;
 use crate::time::Instant;
 use std::time::Duration;
 
@@ -101,6 +102,9 @@ pub struct Info {
     pub timestamps: bool,
     pub sack: bool,
     pub window_scaling: bool,
+    /// What went with our SYN, or came with the peer's, was acknowledged with it; and why not.
+    pub syn_data: bool,
+    pub fast_open_failed: Option<Failed>,
     /// Explicit congestion notification is used; and the peer's packets can be marked.
     pub ecn: bool,
     pub ecn_seen: bool,
@@ -152,6 +156,8 @@ pub struct Info {
     pub bytes_sent: u64,
     pub bytes_retransmitted: u64,
     pub bytes_delivered: u64,
+    /// The SYN was, or the answer to one.
+    pub syn_delivered: bool,
     /// How many arrived in a second, by the last round trip.
     pub delivery_rate: u64,
     /// How many may go in a second.
@@ -200,6 +206,8 @@ impl Connection {
             timestamps: self.agreed.timestamps,
             sack: self.agreed.sack,
             window_scaling: self.agreed.scaling,
+            syn_data: self.opening.is_data_acked,
+            fast_open_failed: self.opening.failed,
             ecn: self.marks.is_on,
             ecn_seen: self.marks.is_seen(),
             send_scale: snd.scale,
@@ -240,6 +248,7 @@ impl Connection {
             bytes_sent: c.bytes_out,
             bytes_retransmitted: c.bytes_resent,
             bytes_delivered: c.delivered,
+            syn_delivered: c.last_ack > c.began,
             delivery_rate: c.rate.last,
             pacing_rate: self.rate(),
             bytes_lost: c.lost,

@@ -75,7 +75,7 @@ impl Connection {
         }
         let mut changes = Changes::empty();
         if self.state == State::SynReceived {
-            if self.snd.place(h.ack) != BASE + 1 || self.snd.nxt == BASE {
+            if !(BASE + 1..=self.snd.nxt).contains(&self.snd.place(h.ack)) {
                 self.due.reset = super::super::reset_for(&segment);
                 return changes;
             }
@@ -160,7 +160,7 @@ impl Connection {
         }
         self.counts.resets_in += 1;
         let failure = match self.state {
-            State::SynReceived => Some(Failure::Refused),
+            State::SynReceived if !self.opening.is_passive => Some(Failure::Refused),
             State::CloseWait => Some(Failure::Pipe),
             State::TimeWait | State::LastAck | State::Closing if self.is_orphan => None,
             State::TimeWait => None,

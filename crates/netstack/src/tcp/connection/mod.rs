@@ -9,6 +9,7 @@
 //! ack           what the peer has       recovery   losses, time-outs, what was spurious
 //! data          what the peer sends     acking     when and what is acknowledged, the window
 //! transmit      all that is sent        timers     what happens without segments
+//! opening       bytes that go with a SYN
 //! user          write, read, close      info       what TCP_INFO tells
 //! black_hole    large segments that vanish
 //! ecn           marks of networks that are full
@@ -27,6 +28,7 @@ mod data;
 mod ecn;
 mod info;
 mod input;
+mod opening;
 mod recovery;
 mod synchronize;
 mod timers;
@@ -312,6 +314,7 @@ pub struct Connection {
     timers: Timers,
     due: Due,
     black_hole: black_hole::BlackHole,
+    opening: opening::Opening,
     marks: ecn::Marks,
     /// No socket has it any more.
     is_orphan: bool,
@@ -358,6 +361,7 @@ impl Connection {
                 ..Due::default()
             },
             black_hole: black_hole::BlackHole::default(),
+            opening: opening::Opening::default(),
             marks: ecn::Marks::default(),
             is_orphan: false,
             was_writable: false,
@@ -554,6 +558,7 @@ impl Connection {
             window_scale: has(config.window_scaling, self.agreed.scaling).then_some(self.rcv.scale),
             sack_permitted: has(config.sack, self.agreed.sack),
             timestamps: timestamps.then(|| self.timestamps(now)),
+            fast_open: self.opening.option,
             ..Options::default()
         }
     }

@@ -42,7 +42,8 @@ impl Connection {
     pub(super) fn in_syn_sent(&mut self, now: Instant, segment: &Segment) -> Changes {
         let h = &segment.header;
         let has_ack = h.flags.contains(Flags::ACK);
-        if has_ack && (self.snd.place(h.ack) != BASE + 1 || self.snd.nxt == BASE) {
+        let is_of_ours = (BASE + 1..=self.snd.nxt).contains(&self.snd.place(h.ack));
+        if has_ack && (!is_of_ours || self.is_strange(now, h)) {
             if !h.flags.contains(Flags::RST) {
                 self.due.reset = super::super::reset_for(segment);
             }
@@ -65,10 +66,17 @@ impl Connection {
             self.due.syn = true;
             return Changes::empty();
         }
-        let changes = self.established(now, h);
-        self.acking.now();
-        self.acking.offer(self.rcv.next());
+        let mut changes = self.established(now, h);
+        self.acknowledge_answer(now);
+        changes |= self.opened(now, segment);
         changes
+    }
+
+    /// Whether it echoes a time that no SYN of ours had.
+    fn is_strange(&self, now: Instant, h: &Header) -> bool {
+        let echo = h.options.timestamps.map_or(0, |t| t.echo);
+        let since = |at: Instant| echo.wrapping_sub(self.stamp(at)) as i32;
+        self.config.timestamps && echo != 0 && (since(self.counts.began) < 0 || since(now) > 0)
     }
 
     /// The peer has acknowledged our SYN.

@@ -116,6 +116,10 @@ impl Connection {
 
     fn syn_timed_out(&mut self, now: Instant) -> Changes {
         let retries = u32::from(match self.state {
+            // (`tcp_fastopen_synack_timer`)
+            State::SynReceived if self.opening.is_passive => {
+                self.config.answer_retries.saturating_add(1)
+            }
             State::SynReceived => self.config.answer_retries,
             _ => self.config.syn_retries,
         });
@@ -222,7 +226,7 @@ impl Connection {
     /// The retransmission timer, or before it the probe of the tail (RFC 8985 7.2).
     pub(super) fn rearm(&mut self, now: Instant) {
         self.timers.window_probes = 0;
-        if self.snd.board.is_empty() {
+        if self.snd.board.is_empty() || self.state == State::SynReceived {
             self.timers.retransmit = None;
             return;
         }

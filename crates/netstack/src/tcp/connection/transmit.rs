@@ -44,7 +44,7 @@ impl Connection {
         if self.due.syn {
             self.send_syn(now, out)?;
         }
-        if self.is_synchronized() {
+        if self.is_synchronized() || self.is_open_early() {
             self.resend_lost(now, out)?;
             self.send_tail(now, out)?;
             self.send_new(now, out)?;
@@ -81,10 +81,28 @@ impl Connection {
             h.ack = crate::tcp::Seq(0);
         }
         h.flags |= self.syn_marks();
+        h.window = self.window_field(0).0;
         h.options = self.syn_options(now);
-        self.emit(out, &h, &[], 0)?;
+        let is_first = self.snd.nxt == BASE;
+        let data = if is_first {
+            self.snd.buffer.len() as u64
+        } else {
+            0
+        };
+        let emitted = self
+            .snd
+            .buffer
+            .slices(BASE + 1, BASE + 1 + data, |s| out.emit(&h, s, u16::MAX));
+        if emitted == Emitted::Full {
+            return Err(Full);
+        }
+        self.counts.segments_out += 1;
         self.ack_went();
         self.due.syn = false;
+        self.opening.option = None;
+        if data > 0 {
+            self.syn_data_went(now, data);
+        }
         self.snd.nxt = self.snd.nxt.max(BASE + 1);
         self.timers.syn_sent = Some(now);
         if self.timers.syn.is_none() {
@@ -95,7 +113,9 @@ impl Connection {
 
     /// The most bytes of a piece.
     fn most_piece(&self, mss: u64) -> u64 {
-        (u64::from(self.config.gso_max) / mss).max(1) * mss
+        // Not more than half of the largest window (Linux: tcp_xmit_size_goal).
+        let half = self.snd.most_window / 2;
+        (u64::from(self.config.gso_max).min(half) / mss).max(1) * mss
     }
 
     /// What a segment takes now, beside selective acknowledgements.
@@ -427,6 +447,10 @@ impl Connection {
 
     /// Timers of what waits without anything in flight.
     fn set_idle_timers(&mut self, now: Instant) {
+        if self.state == State::SynReceived {
+            // The answer to the SYN has one.
+            return;
+        }
         if !self.snd.board.is_empty() {
             if self.timers.retransmit.is_none() {
                 self.rearm(now);

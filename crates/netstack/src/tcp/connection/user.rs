@@ -123,7 +123,7 @@ impl Connection {
 
     /// How many bytes may be written now.
     pub fn send_room(&self) -> usize {
-        let may = matches!(self.state, State::Established | State::CloseWait) && !self.snd.fin;
+        let may = matches!(self.standing(), State::Established | State::CloseWait) && !self.snd.fin;
         if !may {
             return 0;
         }
@@ -354,10 +354,17 @@ impl Connection {
     /// The path's MTU has changed: `mss` is the largest payload without options from now on. Where
     /// it is less, what is out is sent again in smaller pieces.
     pub fn path_mtu(&mut self, mss: u16) {
+        let before = self.config.mss;
         self.set_mss(|c| {
             c.black_hole = super::black_hole::BlackHole::default();
             c.config.mss = mss.max(super::LEAST_MSS);
         });
+        let has_data = self.snd.nxt > super::BASE + 1;
+        if self.state == State::SynSent && has_data && mss < before {
+            // The SYN was too large by what went with it: it goes again, without.
+            self.due.syn = true;
+            self.counts.resent += 1;
+        }
     }
 
     /// `change` gives segments another size.
@@ -396,7 +403,7 @@ impl Connection {
         if self.state == State::Closed || place < self.snd.una || place > self.snd.nxt {
             return Changes::empty();
         }
-        let is_made = matches!(self.state, State::SynSent | State::SynReceived);
+        let is_made = self.is_being_made();
         match how {
             // (Linux: `tcp_v4_err`, whatever the error is.)
             Unreachable::Hard(errno) | Unreachable::Soft(errno) if is_made => {

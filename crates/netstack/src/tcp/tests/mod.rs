@@ -5,6 +5,7 @@ mod handshake;
 mod hostile;
 mod marks;
 mod model;
+mod opening;
 mod receiving;
 mod script;
 mod sending;

@@ -79,7 +79,7 @@ impl DynFile for Numbers {
         let text = std::str::from_utf8(&data[..data.len().min(256)]).map_err(|_| EINVAL)?;
         let given = text
             .split_ascii_whitespace()
-            .map(|w| w.parse::<i64>().map_err(|_| EINVAL))
+            .map(|w| number_of(w).ok_or(EINVAL))
             .collect::<abi::Result<Vec<_>>>()?;
         match (&self.what, given.as_slice()) {
             (Number::UnprivilegedPortStart, [n]) => {
@@ -122,6 +122,22 @@ impl DynFile for Numbers {
         }
         Ok(data.len())
     }
+}
+
+/// A number as programs write it: decimal, or as C has them from 0 on (`proc_get_long`).
+fn number_of(word: &str) -> Option<i64> {
+    let (sign, digits) = word.strip_prefix('-').map_or((1, word), |d| (-1, d));
+    let is_plain = digits.bytes().all(|b| b.is_ascii_alphanumeric());
+    if !is_plain || !digits.starts_with(|c: char| c.is_ascii_digit()) {
+        return None;
+    }
+    let hex = digits.strip_prefix("0x").or(digits.strip_prefix("0X"));
+    let n = match (hex, digits.strip_prefix('0')) {
+        (Some(h), _) => i64::from_str_radix(h, 16),
+        (None, Some(o)) if !o.is_empty() => i64::from_str_radix(o, 8),
+        _ => digits.parse(),
+    };
+    n.ok().map(|n| sign * n)
 }
 
 /// `net.ipv4.conf` and that of IPv6: a directory for each device, as it is when it is looked at,
@@ -190,6 +206,7 @@ const TCP: &[(&str, &[i64], (i64, i64))] = &[
     ("tcp_dsack", &[1], BYTE),
     ("tcp_early_retrans", &[3], (0, 4)),
     ("tcp_ecn", &[2], (0, 2)),
+    ("tcp_fastopen", &[1], INT),
     ("tcp_fin_timeout", &[60], INT),
     ("tcp_keepalive_intvl", &[75], INT),
     ("tcp_keepalive_probes", &[9], BYTE),
@@ -205,7 +222,7 @@ const TCP: &[(&str, &[i64], (i64, i64))] = &[
     ("tcp_orphan_retries", &[0], BYTE),
     ("tcp_pacing_ca_ratio", &[120], (0, 1000)),
     ("tcp_pacing_ss_ratio", &[200], (0, 1000)),
-    ("tcp_reordering", &[3], INT),
+    ("tcp_reordering", &[3], (1, 300)),
     ("tcp_retries2", &[15], BYTE),
     ("tcp_rmem", &[4096, 131_072, 6_291_456], SIZE),
     ("tcp_sack", &[1], BYTE),
@@ -242,6 +259,28 @@ impl DynFile for DefaultCongestion {
     }
 }
 
+/// `net.ipv4.tcp_fastopen_key`: what cookies are made with, one or two keys. A secret.
+struct FastOpenKeys(Arc<NetNs>);
+
+impl DynFile for FastOpenKeys {
+    fn perm(&self) -> Perm {
+        Perm {
+            mode: 0o600,
+            ..owned(&self.0.user)
+        }
+    }
+    fn generate(&self, _: &File) -> abi::Result<Vec<u8>> {
+        Ok(format!("{}\n", self.0.fast_open_keys()).into_bytes())
+    }
+    fn write(&self, file: &File, data: &[u8], _: u64) -> abi::Result<usize> {
+        if !file.cred.has_in(&self.0.user, vfs::Caps::NET_ADMIN) {
+            return Err(abi::errno::EPERM);
+        }
+        self.0.set_fast_open_keys(data)?;
+        Ok(data.len())
+    }
+}
+
 /// `net.*`. What counts for all namespaces is shown in the `first` one alone.
 pub(super) fn settings(ns: &Arc<NetNs>, first: &Arc<NetNs>) -> StaticDir {
     let number = |what| Numbers {
@@ -269,7 +308,7 @@ pub(super) fn settings(ns: &Arc<NetNs>, first: &Arc<NetNs>) -> StaticDir {
         .file("tcp_congestion_control", DefaultCongestion(ns.clone()))
         .text("tcp_available_congestion_control", "reno cubic\n")
         .text("tcp_allowed_congestion_control", "reno cubic\n")
-        .text("tcp_fastopen", "1\n");
+        .file("tcp_fastopen_key", FastOpenKeys(ns.clone()));
     let ipv4 = TCP.iter().fold(ipv4, |dir, &(name, first, range)| {
         dir.file(name, within(name, first, range))
     });

@@ -1,0 +1,458 @@
+//! Fast Open (RFC 7413, `tcp(7)`): what a namespace knows for it, how a socket asks for it, and how
+//! many connections a listener has that began so. What goes by segments is in
+//! `netstack::tcp::fast_open`; connections that are joined in memory have no SYN, and are as those
+//! of a client without a cookie.
+//!
+//! # What holds
+//!
+//! - A connection that began so counts for its listener ([`EarlyOpen`]) until its handshake is
+//!   done. One that was reset before counts for a minute more: who sends SYNs by others' names
+//!   cannot have more than `TCP_FASTOPEN` says (RFC 7413 5.1).
+//! - What is known of peers is bounded ([`KNOWN_MOST`]).
+
+use super::{Listener, Phase, State, Tcp};
+use crate::addr::family_of;
+use crate::inet::{TCP_FASTOPEN, TCP_FASTOPEN_CONNECT, TCP_FASTOPEN_NO_COOKIE};
+use crate::ns::NetNamespace;
+use crate::protocol::{Block, Caller};
+use crate::sys::*;
+use abi::Result;
+use abi::errno::{EAGAIN, EINPROGRESS, EINVAL, EISCONN, EOPNOTSUPP};
+use netstack::ip::Pair;
+use netstack::tcp::Segment;
+use netstack::tcp::fast_open::{Cookie, FastOpen, Form, Learnt};
+use netstack::time::Instant;
+use parking_lot::Mutex;
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use vfs::Source;
+
+/// The bits of `net.ipv4.tcp_fastopen`.
+const CLIENT: i64 = 1;
+const SERVER: i64 = 2;
+const CLIENT_WITHOUT_COOKIE: i64 = 4;
+const SERVER_WITHOUT_COOKIE: i64 = 0x200;
+const ALL_LISTENERS: i64 = 0x400;
+
+/// How many peers are known at most.
+const KNOWN_MOST: usize = 1024;
+/// How long a connection counts that was reset before its handshake was done.
+const RESET_COUNTS: Duration = Duration::from_secs(60);
+
+/// A server's keys: cookies are made with the first, and taken of both.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Keys {
+    active: [u8; 16],
+    backup: Option<[u8; 16]>,
+}
+
+impl Keys {
+    /// TCP_FASTOPEN_KEY: one or two. `EINVAL`.
+    pub fn of_bytes(v: &[u8]) -> Result<Keys> {
+        let (active, backup) = v.split_first_chunk().ok_or(EINVAL)?;
+        let backup = match backup {
+            [] => None,
+            _ => Some(backup.try_into().map_err(|_| EINVAL)?),
+        };
+        Ok(Keys {
+            active: *active,
+            backup,
+        })
+    }
+
+    pub fn bytes(&self) -> Vec<u8> {
+        let backup = self.backup.iter().flatten();
+        self.active.iter().chain(backup).copied().collect()
+    }
+}
+
+/// What a namespace knows.
+#[derive(Default)]
+pub(crate) struct Knowledge {
+    keys: Mutex<Option<Keys>>,
+    /// Of peers, by our address and theirs.
+    peers: Mutex<HashMap<(IpAddr, IpAddr), Peer>>,
+}
+
+#[derive(Default)]
+struct Peer {
+    mss: u16,
+    cookie: Option<FastOpen>,
+    /// In which form it was asked for one in vain last.
+    refused: Option<Form>,
+}
+
+/// What a SYN may do.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Attempt {
+    pub option: Option<FastOpen>,
+    /// For which segments: those of a peer that takes so much. None: nothing goes with it.
+    pub data: Option<u16>,
+}
+
+impl Knowledge {
+    /// The keys, which are made where there are none.
+    fn keys(&self) -> Keys {
+        let new = || Keys {
+            active: crate::stack::random(),
+            backup: None,
+        };
+        *self.keys.lock().get_or_insert_with(new)
+    }
+
+    /// What a SYN may do between two addresses.
+    fn attempt(&self, local: IpAddr, remote: IpAddr, needs_cookie: bool) -> Attempt {
+        let peers = self.peers.lock();
+        let peer = peers.get(&(local, remote));
+        let mss = peer.map_or(u16::MAX, |p| p.mss);
+        if !needs_cookie {
+            return Attempt {
+                option: None,
+                data: Some(mss),
+            };
+        }
+        if let Some(cookie) = peer.and_then(|p| p.cookie) {
+            return Attempt {
+                option: Some(cookie),
+                data: Some(mss),
+            };
+        }
+        // Who does not know the one form is asked once in the other.
+        let is_experimental = peer.is_some_and(|p| p.refused == Some(Form::Standard));
+        let asks = FastOpen {
+            cookie: None,
+            is_experimental,
+        };
+        Attempt {
+            option: Some(asks),
+            data: None,
+        }
+    }
+
+    /// A client has learnt something (`tcp_fastopen_cache_set`).
+    pub fn learn(&self, pair: Pair, learnt: Learnt) {
+        let mut peers = self.peers.lock();
+        let ends = (pair.local.ip(), pair.remote.ip());
+        if peers.len() >= KNOWN_MOST
+            && !peers.contains_key(&ends)
+            && let Some(some) = peers.keys().next().copied()
+        {
+            peers.remove(&some);
+        }
+        let p = peers.entry(ends).or_default();
+        p.mss = learnt.mss;
+        if learnt.cookie.is_some() {
+            p.cookie = learnt.cookie;
+        } else if p.cookie.is_none() && p.refused != Some(Form::Experimental) {
+            p.refused = learnt.refused.or(p.refused);
+        }
+    }
+}
+
+impl NetNamespace {
+    fn fast_open_setting(&self) -> i64 {
+        self.kept_number("tcp_fastopen").unwrap_or(CLIENT)
+    }
+
+    /// `net.ipv4.tcp_fastopen_key`: the words of the keys, as the file has them.
+    #[must_use]
+    pub fn fast_open_keys(&self) -> String {
+        let keys = *self.fast_open.keys.lock();
+        let all = keys.map_or(vec![0; 16], |k| k.bytes());
+        let word = |w: &[u8]| format!("{:08x}", u32::from_le_bytes([w[0], w[1], w[2], w[3]]));
+        let key = |k: &[u8]| k.chunks_exact(4).map(word).collect::<Vec<_>>().join("-");
+        let keys: Vec<_> = all.chunks_exact(16).map(key).collect();
+        keys.join(",")
+    }
+
+    /// Sets it: one key, or two with a comma between them. `EINVAL`.
+    pub fn set_fast_open_keys(&self, text: &[u8]) -> Result<()> {
+        let text = std::str::from_utf8(text).map_err(|_| EINVAL)?;
+        let mut bytes = Vec::new();
+        for key in text.trim().split(',') {
+            let words = key.split('-').map(|w| u32::from_str_radix(w, 16));
+            let words: Vec<u32> = words
+                .collect::<std::result::Result<_, _>>()
+                .map_err(|_| EINVAL)?;
+            if words.len() != 4 {
+                return Err(EINVAL);
+            }
+            bytes.extend(words.into_iter().flat_map(u32::to_le_bytes));
+        }
+        *self.fast_open.keys.lock() = Some(Keys::of_bytes(&bytes)?);
+        Ok(())
+    }
+}
+
+/// A listener's connections that began so.
+#[derive(Default)]
+pub(super) struct Queue {
+    /// Those that count, with those that were reset.
+    count: usize,
+    /// Until when each of the latter does.
+    reset: VecDeque<Instant>,
+}
+
+/// A connection that counts for its listener.
+pub(crate) struct EarlyOpen {
+    listener: Arc<Listener>,
+    counts_on: bool,
+}
+
+impl EarlyOpen {
+    /// It was reset before its handshake was done.
+    pub fn was_reset(mut self, now: Instant) {
+        self.counts_on = true;
+        let mut q = self.listener.early.lock();
+        q.reset.push_back(now + RESET_COUNTS);
+    }
+}
+
+impl Drop for EarlyOpen {
+    fn drop(&mut self) {
+        if !self.counts_on {
+            self.listener.early.lock().count -= 1;
+        }
+    }
+}
+
+/// What a listener makes of a SYN.
+#[derive(Default)]
+pub(crate) struct Greeting {
+    /// The connection is there at once.
+    pub early: Option<EarlyOpen>,
+    /// The option of the answer.
+    pub option: Option<FastOpen>,
+}
+
+impl Listener {
+    /// `tcp_try_fastopen`.
+    pub(crate) fn greet(self: &Arc<Self>, pair: Pair, syn: &Segment, now: Instant) -> Greeting {
+        let asked = syn.header.options.fast_open;
+        if asked.is_none() && syn.payload.is_empty() {
+            return Greeting::default();
+        }
+        let ns = &self.common.ns;
+        let setting = ns.fast_open_setting();
+        if setting & SERVER == 0 || !self.has_room(now) {
+            return Greeting::default();
+        }
+        let needs_cookie = setting & SERVER_WITHOUT_COOKIE == 0
+            && !self.options.on(SOL_TCP, TCP_FASTOPEN_NO_COOKIE);
+        if !needs_cookie {
+            return Greeting {
+                early: Some(self.open_early()),
+                option: None,
+            };
+        }
+        let Some(asked) = asked else {
+            return Greeting::default();
+        };
+        let keys = self.options.fast_open_keys();
+        let keys = keys.unwrap_or_else(|| ns.fast_open.keys());
+        let made = |key| Cookie::made(key, pair.remote.ip(), pair.local.ip());
+        let active = made(&keys.active);
+        let is_of = |c: &Cookie| asked.cookie == Some(*c);
+        let is_new = is_of(&active);
+        let is_good = is_new || keys.backup.as_ref().map(made).is_some_and(|c| is_of(&c));
+        let answer = FastOpen {
+            cookie: Some(active),
+            is_experimental: asked.is_experimental,
+        };
+        Greeting {
+            early: is_good.then(|| self.open_early()),
+            option: Some(answer).filter(|_| !is_new),
+        }
+    }
+
+    /// Whether one more may begin so (`tcp_fastopen_queue_check`).
+    fn has_room(&self, now: Instant) -> bool {
+        let most = self.options.value(SOL_TCP, TCP_FASTOPEN);
+        let most = usize::try_from(most).unwrap_or(0);
+        let mut q = self.early.lock();
+        if most > 0 && q.count >= most && q.reset.front().is_some_and(|until| *until <= now) {
+            q.reset.pop_front();
+            q.count -= 1;
+        }
+        q.count < most
+    }
+
+    fn open_early(self: &Arc<Self>) -> EarlyOpen {
+        self.early.lock().count += 1;
+        EarlyOpen {
+            listener: self.clone(),
+            counts_on: false,
+        }
+    }
+}
+
+/// How a connection begins.
+pub(super) enum Opens<'a> {
+    /// By `connect`.
+    Plainly,
+    /// By a send: what it has goes with the SYN, as far as that may be.
+    With(&'a mut dyn Source),
+}
+
+impl Tcp {
+    /// What a SYN of this socket may do.
+    pub(super) fn attempt(&self, local: IpAddr, remote: IpAddr) -> Attempt {
+        let ns = &self.common.ns;
+        let needs_cookie = ns.fast_open_setting() & CLIENT_WITHOUT_COOKIE == 0
+            && !self.options.on(SOL_TCP, TCP_FASTOPEN_NO_COOKIE);
+        ns.fast_open.attempt(local, remote, needs_cookie)
+    }
+
+    /// A send that begins a connection, or completes a connect: how many bytes went with the SYN;
+    /// none where it is to go on as any send.
+    pub(super) fn open_by_sending(
+        &self,
+        who: &Caller<'_>,
+        src: &mut dyn Source,
+        dest: Option<&[u8]>,
+        flags: u32,
+    ) -> Result<Option<usize>> {
+        let dest = dest.unwrap_or_default();
+        if flags & MSG_FASTOPEN != 0 {
+            let is_off = self.common.ns.fast_open_setting() & CLIENT == 0;
+            if is_off || family_of(dest) == Ok(AF_UNSPEC) {
+                return Err(EOPNOTSUPP);
+            }
+        }
+        let block = match flags & MSG_DONTWAIT {
+            0 => Block::Yes,
+            _ => Block::No,
+        };
+        let before = src.remaining();
+        let mut s = self.state.write();
+        let begun = match std::mem::replace(&mut s.phase, Phase::Idle) {
+            Phase::Deferred(between) => self.begin(s, &between, block, Opens::With(&mut *src)),
+            phase => {
+                s.phase = phase;
+                self.start(s, who, dest, block, Opens::With(&mut *src))
+            }
+        };
+        let went = before - src.remaining();
+        match begun {
+            Ok(()) => Ok(None),
+            Err(EINPROGRESS | EAGAIN) if went > 0 => {
+                self.common.opens.store(true, Ordering::Relaxed);
+                Ok(Some(went))
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Whether the connection is there that a send began. `EAGAIN`; why it failed.
+    pub(super) fn is_opened(&self) -> Result<()> {
+        let answer = self.answer_connect(&mut self.state.write(), Block::Yes);
+        let r = match answer {
+            None | Some(Err(EISCONN)) => Ok(()),
+            Some(r) => r,
+        };
+        if r != Err(EAGAIN) {
+            self.common.opens.store(false, Ordering::Relaxed);
+        }
+        r
+    }
+
+    /// Whether a connect waits for what goes with its SYN (`tcp_fastopen_defer_connect`).
+    pub(super) fn defers_connect(&self, local: IpAddr, remote: IpAddr) -> bool {
+        self.options.on(SOL_TCP, TCP_FASTOPEN_CONNECT) && self.attempt(local, remote).data.is_some()
+    }
+
+    /// What a plain SYN of this socket has: a request for a cookie, where it would have deferred.
+    pub(super) fn plain_attempt(&self, local: IpAddr, remote: IpAddr) -> Attempt {
+        match self.options.on(SOL_TCP, TCP_FASTOPEN_CONNECT) {
+            true => self.attempt(local, remote),
+            false => Attempt::default(),
+        }
+    }
+
+    /// TCP_FASTOPEN_CONNECT, TCP_FASTOPEN: what is checked beside their ranges.
+    pub(super) fn check_fast_open(&self, name: i32, s: &State) -> Result<()> {
+        let is_off = self.common.ns.fast_open_setting() & CLIENT == 0;
+        match (name, &s.phase) {
+            (TCP_FASTOPEN_CONNECT, _) if is_off => Err(EOPNOTSUPP),
+            (TCP_FASTOPEN_CONNECT, Phase::Listening(_)) => Err(EINVAL),
+            (_, Phase::Idle | Phase::Refused | Phase::Listening(_)) => Ok(()),
+            _ => Err(EINVAL),
+        }
+    }
+
+    /// TCP_FASTOPEN was set: no more than may wait to be accepted.
+    pub(super) fn bound_fast_open(&self) {
+        let ns = &self.common.ns;
+        let most = ns.somaxconn.load(Ordering::Relaxed);
+        let asked = self.options.value(SOL_TCP, TCP_FASTOPEN) as u32;
+        self.options
+            .keep(SOL_TCP, TCP_FASTOPEN, asked.min(most) as i32);
+        let _ = ns.fast_open.keys();
+    }
+
+    /// A socket begins to listen: some settings give it Fast Open (`inet_listen`).
+    pub(super) fn listens_fast(&self, backlog: usize) {
+        let setting = self.common.ns.fast_open_setting();
+        let all = SERVER | ALL_LISTENERS;
+        if setting & all == all && self.options.value(SOL_TCP, TCP_FASTOPEN) == 0 {
+            let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
+            self.options.keep(SOL_TCP, TCP_FASTOPEN, backlog);
+            let _ = self.common.ns.fast_open.keys();
+        }
+    }
+
+    /// TCP_FASTOPEN_KEY: the socket's own keys.
+    pub(super) fn fast_open_key(&self) -> Vec<u8> {
+        let keys = self.options.fast_open_keys();
+        keys.map_or(Vec::new(), |k| k.bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_told_as_they_are_set() {
+        let ns = NetNamespace::new();
+        assert_eq!(ns.fast_open_keys(), "00000000-00000000-00000000-00000000");
+        let one = "a1a1a1a1-b2b2b2b2-c3c3c3c3-d4d4d4d4";
+        ns.set_fast_open_keys(one.as_bytes()).unwrap();
+        assert_eq!(ns.fast_open_keys(), one);
+        let two = format!("{one},00000001-00000002-00000003-00000004");
+        ns.set_fast_open_keys(two.as_bytes()).unwrap();
+        assert_eq!(ns.fast_open_keys(), two);
+        for bad in [
+            "",
+            "1-2-3",
+            "1-2-3-4-5",
+            "1-2-3-x",
+            "1-2-3-4,",
+            "1-2-3-4,1-2",
+        ] {
+            assert_eq!(ns.set_fast_open_keys(bad.as_bytes()), Err(EINVAL), "{bad}");
+        }
+        assert_eq!(ns.fast_open_keys(), two);
+    }
+
+    #[test]
+    fn what_is_known_is_bounded() {
+        let k = Knowledge::default();
+        let learnt = Learnt {
+            mss: 1000,
+            cookie: None,
+            refused: Some(Form::Standard),
+        };
+        for n in 0..2 * KNOWN_MOST as u32 {
+            let pair = Pair {
+                local: ([10, 0, 0, 1], 1).into(),
+                remote: (std::net::Ipv4Addr::from(n), 1).into(),
+            };
+            k.learn(pair, learnt);
+        }
+        assert_eq!(k.peers.lock().len(), KNOWN_MOST);
+    }
+}
