@@ -67,7 +67,7 @@ static void walk_name(const char *who, int (*make)(void), const char *level_name
 	say(what, "%s", line);
 }
 
-/* What the sandbox refuses, or the machine decides: TCP's repair, keys, ULPs, saved SYNs, delays and limits of its
+/* What the sandbox refuses, or the machine decides, or others check (23 and 33: tests/stack.d/opening.py): TCP's repair, keys, ULPs, saved SYNs, delays and limits of its
  * timers; BPF; source routes, extension headers, anycast, path MTUs; policies of IPsec. */
 static int left_out(int level, int name)
 {

@@ -123,7 +123,7 @@ fn passes(level: i32, name: i32) -> bool {
         SOL_IP => matches!(name, 1 | 2 | 8 | 10..=15 | 24 | 32..=36 | 49 | 51),
         SOL_IPV6 => matches!(name, 16..=21 | 23..=26 | 49 | 51 | 66 | 67 | 70 | 72),
         // Not MD5SIG, the REPAIR family and ULP.
-        SOL_TCP => matches!(name, 1..=13 | 18 | 23..=25 | 30 | 36),
+        SOL_TCP => matches!(name, 1..=13 | 18 | 23..=25 | 30 | 33 | 34 | 36),
         SOL_UDP => matches!(name, 1 | 103 | 104),
         _ => false,
     }

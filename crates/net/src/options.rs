@@ -129,9 +129,9 @@ pub struct Common {
     pub queue: WaitQueue,
     /// SO_ERROR: what the next call must report, 0 for nothing.
     error: AtomicI32,
-    /// A send has begun a connection, and is not over: what went with the SYN is all for who does not
-    /// wait, and counts for who does once the connection is there.
-    pub opens: AtomicBool,
+    /// TCP: a send has put bytes into a SYN, and the connection is not there yet. A send that does
+    /// not wait ends after these; one that waits succeeds when the connection does.
+    pub opens_by_send: AtomicBool,
     flags: Flags,
     pub sndbuf: AtomicU32,
     pub rcvbuf: AtomicU32,
@@ -206,7 +206,7 @@ impl Common {
             memory: OnceLock::new(),
             queue: WaitQueue::new(),
             error: AtomicI32::new(0),
-            opens: AtomicBool::new(false),
+            opens_by_send: AtomicBool::new(false),
             flags: Flags::default(),
             sndbuf: AtomicU32::new(send),
             rcvbuf: AtomicU32::new(receive),

@@ -134,9 +134,9 @@ pub trait Protocol: Any + Send + Sync {
         control: Control,
         flags: u32,
     ) -> Result<usize>;
-    /// Whether the connection is there that a send has begun ([`Common::opens`]). `EAGAIN`; why it
-    /// failed.
-    fn opened(&self) -> Result<()> {
+    /// The connection that a send has begun is there ([`Common::opens_by_send`]). `EAGAIN`: not yet;
+    /// why it failed.
+    fn finish_opening(&self) -> Result<()> {
         Ok(())
     }
     fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received>;

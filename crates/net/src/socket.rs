@@ -216,22 +216,22 @@ impl Socket {
                 } else {
                     Control::default()
                 };
-                let begins = if done == 0 {
+                let these = if done == 0 {
                     flags
                 } else {
                     flags & !MSG_FASTOPEN
                 };
-                let sent = self.send(who, src, dest, c, begins & !MSG_NOSIGNAL | now);
+                let sent = self.send(who, src, dest, c, these & !MSG_NOSIGNAL | now);
                 failed = sent.err().filter(|e| *e != EAGAIN);
                 let n = sent?;
                 done += n;
-                let opens = || now != 0 && self.common.opens.load(Ordering::Relaxed);
+                let opens = || now != 0 && self.common.opens_by_send.load(Ordering::Relaxed);
                 if !stream || n == 0 || done >= total || opens() {
                     return Ok(());
                 }
             }
         });
-        if done > 0 && self.common.opens.load(Ordering::Relaxed) {
+        if done > 0 && self.common.opens_by_send.load(Ordering::Relaxed) {
             return self.await_opened(io, failed).map(|()| done);
         }
         match r {
@@ -248,12 +248,12 @@ impl Socket {
     fn await_opened(&self, io: &Io<'_>, failed: Option<Errno>) -> Result<()> {
         let mut r = failed.map_or(Ok(()), Err);
         if failed.is_some() || io.nonblocking {
-            self.common.opens.store(false, Ordering::Relaxed);
+            self.common.opens_by_send.store(false, Ordering::Relaxed);
             return r;
         }
         // A signal, or too long a wait: what went has gone.
         let _ = io.wait(Events::WRITABLE, self.send_timeout(), || {
-            let opened = self.protocol.opened();
+            let opened = self.protocol.finish_opening();
             if opened == Err(EAGAIN) {
                 return opened;
             }

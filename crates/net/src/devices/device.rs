@@ -3,8 +3,8 @@
 //! # What holds
 //!
 //! - Who sends leaves a frame in the inbox of who gets it, and goes on: nobody works in another
-//!   namespace's stack, no two devices' locks are held at once, and nothing recurs. What a program
-//!   writes to a tun device comes in on its own thread.
+//!   namespace's stack, no two devices' locks are held at once, and nothing recurs. Only who writes
+//!   to a tun device works in that device's namespace, on his thread.
 //! - An inbox is bounded, in frames and bytes, and charged to who made the device. What finds no
 //!   room is not taken.
 //! - The worker takes a few frames of a device, then the next device's ([`crate::work`]).

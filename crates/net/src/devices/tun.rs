@@ -7,7 +7,8 @@
 //!   lost, as on a wire.
 //! - A program gets super-segments and unfinished checksums only where it takes them
 //!   (IFF_VNET_HDR and TUNSETOFFLOAD); else they are cut and made here ([`super::offload`]).
-//! - What a program writes waits in the device's inbox as any frame does.
+//! - What a program writes has come in when the call is over: it passes by the inbox, and is the
+//!   writer's work.
 
 use super::device::{Device, Kind};
 use super::links::{LinkRequest, NewKind};

@@ -219,8 +219,7 @@ impl Dialer for Arc<Stack> {
 }
 
 impl Remote {
-    /// Begins a connection to `to`, which the socket's owner waits for; with a sequence number of
-    /// `least` at least.
+    /// Begins a connection as `new` says; its socket's owner waits for it.
     ///
     /// # Errors
     ///
@@ -245,7 +244,7 @@ impl Remote {
         let iss = stack.secret.initial(&ends, now());
         let iss = least.filter(|l| iss.is_before(*l)).unwrap_or(iss);
         let mut engine = Connection::connect(config, iss, now());
-        engine.open_fast(new.attempt.option);
+        engine.set_fast_open_option(new.attempt.option);
         let begun = Begun::Here(names);
         let c = Self::new(stack, common, pair, path, options, engine, begun);
         if !c.enter() {
@@ -286,9 +285,9 @@ impl Remote {
             Some(_) => Connection::accept_fast(config, iss, now, syn),
             None => Connection::accept(config, iss, now, syn),
         };
-        engine.open_fast(option);
+        engine.set_fast_open_option(option);
         let is_early = early.is_some();
-        let c = Self::accepted(stack, (listener, early), (pair, named), path, engine);
+        let c = Self::half_open(stack, (listener, early), (pair, named), path, engine);
         let Some(c) = c else { return };
         c.work(|s, _| {
             if options.on(SOL_TCP, TCP_SAVE_SYN) {
@@ -301,9 +300,9 @@ impl Remote {
         }
     }
 
-    /// A connection whose handshake is under way: it goes to the listener when that is done, but
-    /// for one that is open early.
-    pub fn accepted(
+    /// A connection whose handshake is under way: it goes to the listener when that is done. One that
+    /// is open early the caller gives to it.
+    pub fn half_open(
         stack: &Arc<Stack>,
         (listener, early): (&Arc<Listener>, Option<EarlyOpen>),
         (pair, named): (Pair, Named),

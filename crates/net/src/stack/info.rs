@@ -37,9 +37,8 @@ fn small(n: u64) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }
 
-/// All of it that there is; what is not measured is 0.
-pub(super) fn encode(i: &Info, path: &Path, now: Instant) -> Vec<u8> {
-    let mut v = vec![0; INFO_LEN];
+/// What is told in single bytes, and in their bits.
+fn put_bytes(i: &Info, v: &mut [u8]) {
     v[0] = number(i.state);
     v[1] = match i.phase {
         Phase::Open => 0,
@@ -54,6 +53,12 @@ pub(super) fn encode(i: &Info, path: &Path, now: Instant) -> Vec<u8> {
     v[5] |= u8::from(i.ecn) << 3 | u8::from(i.ecn_seen) << 4 | u8::from(i.syn_data) << 5;
     v[6] = i.send_scale & 15 | i.receive_scale << 4;
     v[7] = i.fast_open_failed.map_or(0, |f| (f as u8) << 1);
+}
+
+/// All of it that there is; what is not measured is 0.
+pub(super) fn encode(i: &Info, path: &Path, now: Instant) -> Vec<u8> {
+    let mut v = vec![0; INFO_LEN];
+    put_bytes(i, &mut v);
     let mss = i.send_mss.max(1);
     let segments = |bytes: u64| match bytes {
         // No threshold yet.
@@ -105,6 +110,7 @@ pub(super) fn encode(i: &Info, path: &Path, now: Instant) -> Vec<u8> {
     ] {
         v[at..at + 4].copy_from_slice(&n.to_le_bytes());
     }
+    let (busy, by_window) = i.busy.times(now);
     for (at, n) in [
         (104, i.pacing_rate),
         // Pacing has no limit.
@@ -112,6 +118,8 @@ pub(super) fn encode(i: &Info, path: &Path, now: Instant) -> Vec<u8> {
         (120, i.bytes_acked),
         (128, i.bytes_received),
         (160, i.delivery_rate),
+        (168, busy.as_micros() as u64),
+        (176, by_window.as_micros() as u64),
         (200, i.bytes_sent),
         (208, i.bytes_retransmitted),
     ] {

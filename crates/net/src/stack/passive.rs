@@ -2,7 +2,8 @@
 //!
 //! A listener has so many half-open connections at most ([`Listener::may_begin`]). Beyond that a
 //! SYN is answered by a cookie, for which nothing is kept (RFC 4987): a flood of SYNs keeps nobody
-//! out, and takes no memory.
+//! out, and takes no memory. Those that Fast Open has opened early have a limit of their own
+//! (`tcp::fast_open`).
 
 use super::connection::{Incoming, Named, Remote, ends};
 use super::table::Late;
@@ -181,7 +182,7 @@ impl Stack {
         };
         if l.may_begin(now) != Begin::No {
             let engine = Connection::accept_cookie(config, &cookie, now);
-            if let Some(c) = Remote::accepted(self, (l, None), (pair, named), path, engine) {
+            if let Some(c) = Remote::half_open(self, (l, None), (pair, named), path, engine) {
                 c.deliver(segment);
             }
         }

@@ -104,7 +104,7 @@ impl Tcp {
                     let o = o.clone();
                     return o.send(src, flags);
                 }
-                Phase::Deferred(_) => opens = true,
+                Phase::AwaitsData(_) => opens = true,
                 _ => {}
             }
         }
@@ -295,8 +295,8 @@ impl Protocol for Tcp {
         }
     }
 
-    fn opened(&self) -> Result<()> {
-        self.is_opened()
+    fn finish_opening(&self) -> Result<()> {
+        self.try_finish_opening()
     }
 
     fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received> {
@@ -366,7 +366,7 @@ impl Protocol for Tcp {
                     return Ok(());
                 }
                 Phase::Listening(_) if !how.read => return Ok(()),
-                Phase::Listening(_) | Phase::Connecting { .. } | Phase::Deferred(_) => {}
+                Phase::Listening(_) | Phase::Connecting { .. } | Phase::AwaitsData(_) => {}
                 _ => return Err(ENOTCONN),
             }
         }
@@ -379,7 +379,7 @@ impl Protocol for Tcp {
         match &self.state.read().phase {
             Phase::Idle => e |= Events::WRITABLE | Events::HUP,
             Phase::Connecting { .. } => {}
-            Phase::Deferred(_) => e |= Events::WRITABLE,
+            Phase::AwaitsData(_) => e |= Events::WRITABLE,
             Phase::Outside(o) => e |= o.poll(),
             Phase::Refused => {
                 e |= Events::WRITABLE | Events::READABLE | Events::RDHUP | Events::HUP;

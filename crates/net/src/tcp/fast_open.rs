@@ -6,7 +6,7 @@
 //! # What holds
 //!
 //! - A connection that began so counts for its listener ([`EarlyOpen`]) until its handshake is
-//!   done. One that was reset before counts for a minute more: who sends SYNs by others' names
+//!   done. One that was reset before counts on for [`RESET_COUNTS`]: who sends SYNs by others' names
 //!   cannot have more than `TCP_FASTOPEN` says (RFC 7413 5.1).
 //! - What is known of peers is bounded ([`KNOWN_MOST`]).
 
@@ -39,7 +39,8 @@ const ALL_LISTENERS: i64 = 0x400;
 
 /// How many peers are known at most.
 const KNOWN_MOST: usize = 1024;
-/// How long a connection counts that was reset before its handshake was done.
+/// How long a connection counts that was reset before its handshake was done (Linux:
+/// reqsk_fastopen_remove).
 const RESET_COUNTS: Duration = Duration::from_secs(60);
 
 /// A server's keys: cookies are made with the first, and taken of both.
@@ -103,6 +104,11 @@ impl Knowledge {
         *self.keys.lock().get_or_insert_with(new)
     }
 
+    /// As `tcp_fastopen_init_key_once`.
+    fn make_keys(&self) {
+        let _ = self.keys();
+    }
+
     /// What a SYN may do between two addresses.
     fn attempt(&self, local: IpAddr, remote: IpAddr, needs_cookie: bool) -> Attempt {
         let peers = self.peers.lock();
@@ -121,11 +127,11 @@ impl Knowledge {
             };
         }
         // Who does not know the one form is asked once in the other.
-        let is_experimental = peer.is_some_and(|p| p.refused == Some(Form::Standard));
-        let asks = FastOpen {
-            cookie: None,
-            is_experimental,
+        let form = match peer.and_then(|p| p.refused) {
+            Some(Form::Standard) => Form::Experimental,
+            _ => Form::Standard,
         };
+        let asks = FastOpen { cookie: None, form };
         Attempt {
             option: Some(asks),
             data: None,
@@ -260,7 +266,7 @@ impl Listener {
         let is_good = is_new || keys.backup.as_ref().map(made).is_some_and(|c| is_of(&c));
         let answer = FastOpen {
             cookie: Some(active),
-            is_experimental: asked.is_experimental,
+            form: asked.form,
         };
         Greeting {
             early: is_good.then(|| self.open_early()),
@@ -329,7 +335,7 @@ impl Tcp {
         let before = src.remaining();
         let mut s = self.state.write();
         let begun = match std::mem::replace(&mut s.phase, Phase::Idle) {
-            Phase::Deferred(between) => self.begin(s, &between, block, Opens::With(&mut *src)),
+            Phase::AwaitsData(between) => self.begin(s, &between, block, Opens::With(&mut *src)),
             phase => {
                 s.phase = phase;
                 self.start(s, who, dest, block, Opens::With(&mut *src))
@@ -339,22 +345,22 @@ impl Tcp {
         match begun {
             Ok(()) => Ok(None),
             Err(EINPROGRESS | EAGAIN) if went > 0 => {
-                self.common.opens.store(true, Ordering::Relaxed);
+                self.common.opens_by_send.store(true, Ordering::Relaxed);
                 Ok(Some(went))
             }
             Err(e) => Err(e),
         }
     }
 
-    /// Whether the connection is there that a send began. `EAGAIN`; why it failed.
-    pub(super) fn is_opened(&self) -> Result<()> {
+    /// See [`crate::protocol::Protocol::finish_opening`].
+    pub(super) fn try_finish_opening(&self) -> Result<()> {
         let answer = self.answer_connect(&mut self.state.write(), Block::Yes);
         let r = match answer {
             None | Some(Err(EISCONN)) => Ok(()),
             Some(r) => r,
         };
         if r != Err(EAGAIN) {
-            self.common.opens.store(false, Ordering::Relaxed);
+            self.common.opens_by_send.store(false, Ordering::Relaxed);
         }
         r
     }
@@ -390,7 +396,7 @@ impl Tcp {
         let asked = self.options.value(SOL_TCP, TCP_FASTOPEN) as u32;
         self.options
             .keep(SOL_TCP, TCP_FASTOPEN, asked.min(most) as i32);
-        let _ = ns.fast_open.keys();
+        ns.fast_open.make_keys();
     }
 
     /// A socket begins to listen: some settings give it Fast Open (`inet_listen`).
@@ -400,7 +406,7 @@ impl Tcp {
         if setting & all == all && self.options.value(SOL_TCP, TCP_FASTOPEN) == 0 {
             let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
             self.options.keep(SOL_TCP, TCP_FASTOPEN, backlog);
-            let _ = self.common.ns.fast_open.keys();
+            self.common.ns.fast_open.make_keys();
         }
     }
 

@@ -112,7 +112,7 @@ enum Phase {
     Refused,
     Connected(Connection),
     /// A connect is done, but waits for what goes with its SYN: TCP_FASTOPEN_CONNECT.
-    Deferred(Between),
+    AwaitsData(Between),
     /// With somebody outside.
     Outside(Arc<dyn Outside>),
 }
@@ -360,7 +360,7 @@ impl Tcp {
             Phase::Idle
             | Phase::Refused
             | Phase::Connecting { .. }
-            | Phase::Deferred(_)
+            | Phase::AwaitsData(_)
             | Phase::Outside(_) => {}
             Phase::Connected(c) => self.end(&c, false),
             Phase::Listening(l) => {
@@ -424,7 +424,7 @@ impl Tcp {
                 o.reset();
                 o.close(None);
             }
-            Phase::Deferred(_) => self.common.set_error(ECONNRESET),
+            Phase::AwaitsData(_) => self.common.set_error(ECONNRESET),
             p => self.leave(p),
         }
         self.common.notify(Events::HUP | Events::WRITABLE);
@@ -437,7 +437,7 @@ impl Tcp {
     ) -> Result<R> {
         match &self.state.read().phase {
             Phase::Connected(c) => f(c),
-            Phase::Connecting { .. } | Phase::Deferred(_) => Err(EAGAIN),
+            Phase::Connecting { .. } | Phase::AwaitsData(_) => Err(EAGAIN),
             Phase::Refused => {
                 self.common.take_error()?;
                 Err(idle)
@@ -450,7 +450,7 @@ impl Tcp {
     fn answer_connect(&self, s: &mut State, block: Block) -> Option<Result<()>> {
         let answer = match &mut s.phase {
             Phase::Idle => return None,
-            Phase::Listening(_) | Phase::Deferred(_) => Err(EISCONN),
+            Phase::Listening(_) | Phase::AwaitsData(_) => Err(EISCONN),
             Phase::Refused => {
                 s.phase = Phase::Idle;
                 self.common.take_error().and(Err(ECONNABORTED))

@@ -56,7 +56,7 @@ impl Tcp {
         v[0] = match &self.state.read().phase {
             Phase::Idle | Phase::Refused => 7,
             Phase::Listening(_) => 10,
-            Phase::Connecting { .. } | Phase::Deferred(_) => 2,
+            Phase::Connecting { .. } | Phase::AwaitsData(_) => 2,
             Phase::Connected(c) if c.is_dead() => 7,
             Phase::Connected(c) => match (c.rx.ends().end, c.tx.ends().end) {
                 (End::Open, End::Open) => 1,

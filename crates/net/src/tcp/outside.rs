@@ -290,7 +290,7 @@ impl Tcp {
         let is_ours = matches!(way, Way::Stack(_));
         let (attempt, data) = match opens {
             Opens::Plainly if is_ours && self.defers_connect(from, to) => {
-                s.phase = Phase::Deferred(*between);
+                s.phase = Phase::AwaitsData(*between);
                 return Ok(());
             }
             Opens::Plainly => (self.plain_attempt(from, to), None),

@@ -1,7 +1,7 @@
 //! TCP headers, read and written. smoltcp's know three SACK blocks and no unscaled values.
 
 use super::wire::{be16, be32};
-use crate::tcp::fast_open::FastOpen;
+use crate::tcp::fast_open::{FastOpen, Form};
 use crate::tcp::{Flags, Header, Options, Seq, Timestamps};
 
 /// The kind of Fast Open's option; before it had one: that of experiments, and its magic
@@ -82,9 +82,11 @@ fn read_options(mut b: &[u8], is_syn: bool) -> Options {
                     echo: be32(body, 4),
                 });
             }
-            (FAST_OPEN, n) if is_syn && n % 2 == 0 => o.fast_open = FastOpen::read(body, false),
+            (FAST_OPEN, n) if is_syn && n % 2 == 0 => {
+                o.fast_open = FastOpen::read(body, Form::Standard)
+            }
             (EXPERIMENT, n) if is_syn && n % 2 == 0 && body.starts_with(&FAST_OPEN_MAGIC) => {
-                o.fast_open = FastOpen::read(&body[2..], true);
+                o.fast_open = FastOpen::read(&body[2..], Form::Experimental);
             }
             _ => {}
         }
@@ -184,17 +186,16 @@ pub(crate) fn write(header: &Header, from: u16, to: u16, b: &mut [u8; LONGEST]) 
 
 fn put_fast_open(f: &FastOpen, put: &mut impl FnMut(&[u8])) {
     let cookie = f.cookie.as_ref().map_or(&[][..], |c| c.bytes());
-    let n = cookie.len() as u8;
-    match f.is_experimental {
-        true => {
-            put(&[EXPERIMENT, 4 + n]);
+    let len = f.unpadded();
+    match f.form {
+        Form::Standard => put(&[FAST_OPEN, len as u8]),
+        Form::Experimental => {
+            put(&[EXPERIMENT, len as u8]);
             put(&FAST_OPEN_MAGIC);
         }
-        false => put(&[FAST_OPEN, 2 + n]),
     }
     put(cookie);
-    let padding = f.header_len() - if f.is_experimental { 4 } else { 2 } - cookie.len();
-    put(&[1; 3][..padding]);
+    put(&[1; 3][..f.header_len() - len]);
 }
 
 #[cfg(test)]
@@ -224,9 +225,13 @@ mod tests {
                     sack_permitted,
                     sack,
                     timestamps,
-                    fast_open: fast.map(|(is_experimental, n)| FastOpen {
+                    fast_open: fast.map(|(is_new, n)| FastOpen {
                         cookie: Cookie::new(&[n; 16][..usize::from(n % 17)]),
-                        is_experimental,
+                        form: if is_new {
+                            Form::Standard
+                        } else {
+                            Form::Experimental
+                        },
                     }),
                 }
             })

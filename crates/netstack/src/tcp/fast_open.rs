@@ -58,31 +58,48 @@ impl Cookie {
 pub struct FastOpen {
     /// None asks for one.
     pub cookie: Option<Cookie>,
+    pub form: Form,
+}
+
+/// Which of the two options.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    Standard,
     /// By the number for experiments, from before RFC 7413.
-    pub is_experimental: bool,
+    Experimental,
+}
+
+impl Form {
+    /// What stands before the cookie: kind, length, an experiment's magic.
+    const fn prefix(self) -> usize {
+        match self {
+            Form::Standard => 2,
+            Form::Experimental => 4,
+        }
+    }
 }
 
 impl FastOpen {
     /// An option's bytes behind its kind and length, and behind the magic of an experiment's. None
     /// where that is no cookie.
     #[must_use]
-    pub fn read(body: &[u8], is_experimental: bool) -> Option<FastOpen> {
+    pub fn read(body: &[u8], form: Form) -> Option<FastOpen> {
         let cookie = match body {
             [] => None,
             _ => Some(Cookie::new(body)?),
         };
-        Some(FastOpen {
-            cookie,
-            is_experimental,
-        })
+        Some(FastOpen { cookie, form })
+    }
+
+    /// How long it says that it is.
+    pub(crate) fn unpadded(&self) -> usize {
+        self.form.prefix() + self.cookie.map_or(0, |c| c.bytes().len())
     }
 
     /// What it takes of a header, with its padding.
     #[must_use]
     pub fn header_len(&self) -> usize {
-        let kind = if self.is_experimental { 4 } else { 2 };
-        let cookie = self.cookie.map_or(0, |c| c.bytes().len());
-        (kind + cookie).next_multiple_of(4)
+        self.unpadded().next_multiple_of(4)
     }
 }
 
@@ -96,13 +113,6 @@ pub struct Learnt {
     pub cookie: Option<FastOpen>,
     /// It was asked for one by an option of this form, and has given none.
     pub refused: Option<Form>,
-}
-
-/// Which of the two options.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Form {
-    Standard,
-    Experimental,
 }
 
 /// Why the data of a SYN did not arrive with it (`enum tcp_fastopen_client_fail`).
@@ -134,11 +144,11 @@ mod tests {
     #[test]
     fn what_is_no_cookie_is_no_option() {
         for n in [1, 2, 3, 5, 15, 17, 18] {
-            assert_eq!(FastOpen::read(&vec![7; n], false), None, "{n}");
+            assert_eq!(FastOpen::read(&vec![7; n], Form::Standard), None, "{n}");
         }
-        let asks = FastOpen::read(&[], true).unwrap();
+        let asks = FastOpen::read(&[], Form::Experimental).unwrap();
         assert_eq!((asks.cookie, asks.header_len()), (None, 4));
-        let longest = FastOpen::read(&[7; 16], false).unwrap();
+        let longest = FastOpen::read(&[7; 16], Form::Standard).unwrap();
         assert_eq!(longest.header_len(), 20);
     }
 }

@@ -45,8 +45,8 @@ mod tests;
 
 pub use config::{Bursts, Config, Congestion, Ecn, KeepAlive};
 pub use connection::{
-    Changes, Connection, Emitted, Failure, Info, Output, Phase, State, Take, Unreachable, Urgent,
-    UrgentByte,
+    Busy, Changes, Connection, Emitted, Failure, Info, Output, Phase, State, Take, Unreachable,
+    Urgent, UrgentByte,
 };
 pub use segment::{Flags, Header, Options, SackBlocks, Segment, Seq, Timestamps};
 pub use time_wait::{TimeWait, TimeWaitAnswer};

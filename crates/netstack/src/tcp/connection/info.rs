@@ -26,6 +26,56 @@ impl Phase {
     }
 }
 
+/// What a sender does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Doing {
+    #[default]
+    Nothing,
+    /// Something is not acknowledged, or waits to be sent.
+    Sends,
+    /// The peer's window lets nothing go.
+    AwaitsWindow,
+}
+
+/// For how long it did that (`tcp_chrono_set`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Busy {
+    doing: Doing,
+    since: Instant,
+    sent: Duration,
+    awaited: Duration,
+}
+
+impl Busy {
+    pub(super) fn set(&mut self, now: Instant, doing: Doing) {
+        if doing != self.doing {
+            *self = Busy {
+                doing,
+                since: now,
+                ..self.until(now)
+            };
+        }
+    }
+
+    fn until(&self, now: Instant) -> Busy {
+        let (mut all, more) = (*self, now.since(self.since));
+        match self.doing {
+            Doing::Nothing => {}
+            Doing::Sends => all.sent += more,
+            Doing::AwaitsWindow => all.awaited += more,
+        }
+        all
+    }
+
+    /// How long something was to be sent or acknowledged, and how much of that the window let
+    /// nothing go.
+    #[must_use]
+    pub fn times(&self, now: Instant) -> (Duration, Duration) {
+        let all = self.until(now);
+        (all.sent + all.awaited, all.awaited)
+    }
+}
+
 /// What is only counted.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counts {
@@ -49,6 +99,7 @@ pub(super) struct Counts {
     pub undone: u64,
     pub undone_at: Option<Instant>,
     rate: Rate,
+    pub busy: Busy,
     pub duplicates_told: u64,
     pub duplicates_came: u64,
     pub early_came: u64,
@@ -102,8 +153,9 @@ pub struct Info {
     pub timestamps: bool,
     pub sack: bool,
     pub window_scaling: bool,
-    /// What went with our SYN, or came with the peer's, was acknowledged with it; and why not.
+    /// Bytes went with our SYN and were acknowledged by its answer, or came with the peer's.
     pub syn_data: bool,
+    /// Why none did.
     pub fast_open_failed: Option<Failed>,
     /// Explicit congestion notification is used; and the peer's packets can be marked.
     pub ecn: bool,
@@ -156,12 +208,13 @@ pub struct Info {
     pub bytes_sent: u64,
     pub bytes_retransmitted: u64,
     pub bytes_delivered: u64,
-    /// The SYN was, or the answer to one.
+    /// Our SYN, or our answer to one, was acknowledged.
     pub syn_delivered: bool,
     /// How many arrived in a second, by the last round trip.
     pub delivery_rate: u64,
     /// How many may go in a second.
     pub pacing_rate: u64,
+    pub busy: Busy,
     pub bytes_lost: u64,
     /// Segments.
     pub segments_in: u64,
@@ -200,13 +253,14 @@ impl Connection {
         let (snd, rcv, c) = (&self.snd, &self.rcv, &self.counts);
         let mss = self.mss();
         let segments = |bytes: u64| bytes.div_ceil(mss);
+        let is_whole = self.recovery.phase.is_whole();
         Info {
             state: self.state,
             phase: self.recovery.phase,
             timestamps: self.agreed.timestamps,
             sack: self.agreed.sack,
             window_scaling: self.agreed.scaling,
-            syn_data: self.opening.is_data_acked,
+            syn_data: self.opening.syn_data,
             fast_open_failed: self.opening.failed,
             ecn: self.marks.is_on,
             ecn_seen: self.marks.is_seen(),
@@ -221,7 +275,8 @@ impl Connection {
             advertised_mss: self.config.mss,
             unacked: segments(snd.nxt - snd.una),
             sacked: segments(snd.board.sacked()),
-            lost: segments(snd.board.lost()),
+            // What was lost and sent again is in both (Linux: lost_out, retrans_out).
+            lost: segments(snd.board.lost() + if is_whole { 0 } else { snd.board.resent() }),
             retransmitted: segments(snd.board.resent()),
             last_data_sent: snd.last,
             last_data_received: rcv.last,
@@ -248,9 +303,11 @@ impl Connection {
             bytes_sent: c.bytes_out,
             bytes_retransmitted: c.bytes_resent,
             bytes_delivered: c.delivered,
+            // (Both are the beginning's until an acknowledgement has come.)
             syn_delivered: c.last_ack > c.began,
             delivery_rate: c.rate.last,
             pacing_rate: self.rate(),
+            busy: c.busy,
             bytes_lost: c.lost,
             segments_in: c.segments_in,
             segments_out: c.segments_out,

@@ -160,7 +160,7 @@ impl Connection {
         }
         self.counts.resets_in += 1;
         let failure = match self.state {
-            State::SynReceived if !self.opening.is_passive => Some(Failure::Refused),
+            State::SynReceived if !self.opening.began_early => Some(Failure::Refused),
             State::CloseWait => Some(Failure::Pipe),
             State::TimeWait | State::LastAck | State::Closing if self.is_orphan => None,
             State::TimeWait => None,

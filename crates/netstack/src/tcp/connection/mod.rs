@@ -35,7 +35,7 @@ mod timers;
 mod transmit;
 mod user;
 
-pub use info::{Info, Phase};
+pub use info::{Busy, Info, Phase};
 pub use user::{Take, Urgent, UrgentByte};
 
 use super::config::Config;
@@ -522,6 +522,7 @@ impl Connection {
             ..Due::default()
         };
         self.acking.done();
+        self.counts.busy.set(self.clock, info::Doing::Nothing);
         self.snd.records = VecDeque::new();
         let end = self.snd.limit();
         self.snd.buffer.release(end);

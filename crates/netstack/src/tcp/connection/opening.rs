@@ -5,7 +5,7 @@
 //! - Bytes go with the first SYN only. What the answer to it does not acknowledge is lost, and goes
 //!   again when the connection is there.
 //! - The option goes once: a SYN or an answer that goes again is a plain one.
-//! - A server's end that began so (`is_passive`) has all that an established one has, while its
+//! - A server's end that a SYN has opened (`began_early`) has all that an established one has, while its
 //!   state is [`State::SynReceived`]: its socket reads and writes. Until the peer acknowledges the
 //!   answer, that alone is sent again.
 
@@ -27,27 +27,25 @@ pub(super) struct Opening {
     pub option: Option<FastOpen>,
     /// The form in which it was, where there was one.
     form: Option<Form>,
-    /// Whether bytes went with the SYN, and whether the answer acknowledged all of them; of a
-    /// server's end, whether some came with it.
+    /// Whether bytes went with the SYN.
     has_data: bool,
-    pub is_data_acked: bool,
+    /// Whether the answer acknowledged all of them; of a server's end, whether some came.
+    pub syn_data: bool,
     pub failed: Option<Failed>,
     learnt: Option<Learnt>,
     /// Somebody waits for the connection, to send more.
     is_awaited: bool,
     /// A server's end that may be used before the handshake is done.
-    pub is_passive: bool,
+    pub began_early: bool,
     /// That somebody has accepted.
     is_accepted: bool,
 }
 
 impl Connection {
-    /// The connection that is being made asks for a cookie, or shows one: the option of its SYN.
-    pub fn open_fast(&mut self, option: Option<FastOpen>) {
-        self.opening.form = option.map(|o| match o.is_experimental {
-            true => Form::Experimental,
-            false => Form::Standard,
-        });
+    /// The option of the next SYN: a client's asks for a cookie or shows one, a server's answer gives
+    /// one.
+    pub fn set_fast_open_option(&mut self, option: Option<FastOpen>) {
+        self.opening.form = option.map(|o| o.form);
         self.opening.option = option;
         if option.is_some_and(|o| o.cookie.is_none()) {
             self.opening.failed = Some(Failed::CookieUnavailable);
@@ -90,7 +88,7 @@ impl Connection {
 
     /// The answer to a SYN of ours came, and was taken: what it says of the bytes that went with
     /// that, and those that it brings.
-    pub(super) fn opened(&mut self, now: Instant, segment: &Segment) -> Changes {
+    pub(super) fn answer_came(&mut self, now: Instant, segment: &Segment) -> Changes {
         let h = &segment.header;
         if self.opening.form.is_none() && !self.opening.has_data {
             return Changes::empty();
@@ -107,8 +105,8 @@ impl Connection {
         if self.opening.has_data {
             let ack = self.snd.place(h.ack);
             self.take_deliveries(now, h, ack, &mut Progress::default());
-            self.opening.is_data_acked = self.snd.una == self.snd.nxt;
-            if self.opening.is_data_acked {
+            self.opening.syn_data = self.snd.una == self.snd.nxt;
+            if self.opening.syn_data {
                 // It is one with its SYN (`tcp_rcv_fastopen_synack`).
                 self.counts.delivered = 0;
             } else {
@@ -148,12 +146,12 @@ impl Connection {
     #[must_use]
     pub fn accept_fast(config: Config, iss: Seq, now: Instant, syn: &Segment) -> Connection {
         let mut c = Connection::accept(config, iss, now, syn);
-        c.opening.is_passive = true;
-        c.opening.is_data_acked = !syn.payload.is_empty();
+        c.opening.began_early = true;
+        c.opening.syn_data = !syn.payload.is_empty();
         (c.snd.una, c.snd.nxt) = (BASE + 1, BASE + 1);
         c.rcv.edge = c.target_edge();
         c.rcv.tuning.start(now, c.rcv.next());
-        if c.opening.is_data_acked {
+        if c.opening.syn_data {
             c.counts.data_in += 1;
             let _ = c.take_payload(now, syn.payload.clone(), BASE + 1, 1);
         }
@@ -163,7 +161,7 @@ impl Connection {
     /// Whether its socket may be used before its handshake is done.
     #[must_use]
     pub fn is_open_early(&self) -> bool {
-        self.opening.is_passive && self.state == State::SynReceived
+        self.opening.began_early && self.state == State::SynReceived
     }
 
     /// The state, as its socket's calls go by it.
@@ -186,7 +184,7 @@ impl Connection {
     pub(super) fn is_being_made(&self) -> bool {
         match self.state {
             State::SynSent => true,
-            State::SynReceived => !self.opening.is_passive || !self.opening.is_accepted,
+            State::SynReceived => !self.opening.began_early || !self.opening.is_accepted,
             _ => false,
         }
     }

@@ -68,7 +68,7 @@ impl Connection {
         }
         let mut changes = self.established(now, h);
         self.acknowledge_answer(now);
-        changes |= self.opened(now, segment);
+        changes |= self.answer_came(now, segment);
         changes
     }
 

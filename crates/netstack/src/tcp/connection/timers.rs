@@ -117,7 +117,7 @@ impl Connection {
     fn syn_timed_out(&mut self, now: Instant) -> Changes {
         let retries = u32::from(match self.state {
             // (`tcp_fastopen_synack_timer`)
-            State::SynReceived if self.opening.is_passive => {
+            State::SynReceived if self.opening.began_early => {
                 self.config.answer_retries.saturating_add(1)
             }
             State::SynReceived => self.config.answer_retries,

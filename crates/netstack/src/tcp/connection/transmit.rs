@@ -1,5 +1,6 @@
 //! All that is sent: the SYN, what was lost, new bytes, probes, acknowledgements, resets.
 
+use super::info::Doing;
 use super::timers::Kind;
 use super::{BASE, Changes, Connection, Emitted, Output, Record, State};
 use crate::tcp::segment::{Flags, Header};
@@ -268,7 +269,7 @@ impl Connection {
         if self.try_black_hole(now, out) == Emitted::Full {
             return Err(Full);
         }
-        let mut is_limited = false;
+        let (mut is_limited, mut awaits_window) = (false, false);
         while self.snd.nxt < self.snd.limit() && !self.snd.board.is_full() {
             let end = match self.next_end(now) {
                 Ok(end) => end,
@@ -276,11 +277,20 @@ impl Connection {
                     is_limited = true;
                     break;
                 }
-                Err(SendBlock::Other) => break,
+                Err(block) => {
+                    awaits_window = block == SendBlock::Window;
+                    break;
+                }
             };
             self.emit_new(now, out, end)?;
         }
         self.due_is_over();
+        let doing = match self.snd.buffer.len() {
+            0 => Doing::Nothing,
+            _ if awaits_window => Doing::AwaitsWindow,
+            _ => Doing::Sends,
+        };
+        self.counts.busy.set(now, doing);
         let snd = &mut self.snd;
         let flight = snd.board.flight();
         // What the window was used for is measured by rounds (Linux: tcp_cwnd_validate).
@@ -330,7 +340,7 @@ impl Connection {
             if whole == 0 {
                 let by_window = window < mss.min(available) && window <= room;
                 return Err(if by_window {
-                    SendBlock::Other
+                    SendBlock::Window
                 } else {
                     SendBlock::Congestion
                 });
@@ -466,8 +476,11 @@ impl Connection {
 }
 
 /// Why nothing goes.
+#[derive(PartialEq, Eq)]
 enum SendBlock {
     Congestion,
-    /// The peer's window, or a partial segment that waits.
+    /// The peer's.
+    Window,
+    /// A partial segment waits.
     Other,
 }

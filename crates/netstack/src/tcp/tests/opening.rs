@@ -10,19 +10,19 @@ use bytes::Bytes;
 fn cookie() -> FastOpen {
     FastOpen {
         cookie: Cookie::new(&[1, 2, 3, 4, 5, 6, 7, 8]),
-        is_experimental: false,
+        form: Form::Standard,
     }
 }
 
 const ASKS: FastOpen = FastOpen {
     cookie: None,
-    is_experimental: false,
+    form: Form::Standard,
 };
 
 /// A client that shows a cookie, with so many bytes for the SYN.
 fn client(n: usize) -> (Script, Out) {
     let mut s = Script::connect(Config::default());
-    s.c.open_fast(Some(cookie()));
+    s.c.set_fast_open_option(Some(cookie()));
     let mut left = n;
     let went = s.c.write_with_syn(1460, |to| {
         let n = to.len().min(left);
@@ -126,7 +126,7 @@ fn a_path_that_is_too_narrow_gets_the_syn_alone() {
 #[test]
 fn a_client_asks_for_a_cookie() {
     let mut s = Script::connect(Config::default());
-    s.c.open_fast(Some(ASKS));
+    s.c.set_fast_open_option(Some(ASKS));
     assert_eq!(s.sent()[0].header.options.fast_open, Some(ASKS));
     let mut h = s.header(0, 0, Flags::SYN | Flags::ACK);
     h.seq = THEIRS;
@@ -144,7 +144,7 @@ fn a_client_asks_for_a_cookie() {
 #[test]
 fn a_peer_that_gives_no_cookie_is_remembered() {
     let mut s = Script::connect(Config::default());
-    s.c.open_fast(Some(ASKS));
+    s.c.set_fast_open_option(Some(ASKS));
     s.sent();
     answer(&mut s, 0, b"");
     assert_eq!(s.c.take_learnt().unwrap().refused, Some(Form::Standard));

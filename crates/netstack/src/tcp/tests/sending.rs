@@ -216,7 +216,7 @@ fn a_recovery_that_begins_late_sends_one_segment() {
     assert!(s.sent().is_empty());
     let (_, out) = s.wait();
     assert_eq!(places(&out), [(0, 1460)]);
-    assert_eq!(s.c.info().lost, 6);
+    assert_eq!(s.c.info().lost, 7);
     // And then as many as arrive.
     s.pass(2);
     s.sack(0, &[(4380, 5840), (10_220, 11_680)]);
@@ -602,4 +602,30 @@ fn what_fills_the_buffer_is_not_held_back() {
     });
     assert_eq!(s.write(5000), 1000);
     assert_eq!(places(&s.sent()), [(0, 1000)]);
+}
+
+#[test]
+fn what_it_waits_for_is_told() {
+    let mut s = Script::established(Config::default());
+    let times = |s: &Script| {
+        let (busy, by_window) = s.c.info().busy.times(s.now);
+        (busy.as_millis(), by_window.as_millis())
+    };
+    s.window = 0;
+    s.ack(0);
+    s.pass(50);
+    assert_eq!(times(&s), (0, 0));
+    s.write(1000);
+    assert!(s.sent().is_empty());
+    s.pass(100);
+    assert_eq!(times(&s), (100, 100));
+    s.window = 5000;
+    s.segment(s.header(0, 0, Flags::ACK), b"");
+    assert_eq!(s.sent().len(), 1);
+    s.pass(30);
+    assert_eq!(times(&s), (130, 100));
+    s.ack(1000);
+    s.sent();
+    s.pass(70);
+    assert_eq!(times(&s), (130, 100));
 }

@@ -261,7 +261,24 @@ fn number(data: &[u8]) -> abi::Result<i64> {
 /// The same, where it may be negative.
 fn integer(data: &[u8]) -> abi::Result<i32> {
     let text = std::str::from_utf8(data).map_err(|_| abi::errno::EINVAL)?;
-    text.trim().parse().map_err(|_| abi::errno::EINVAL)
+    let n = number_of(text.trim()).and_then(|n| i32::try_from(n).ok());
+    n.ok_or(abi::errno::EINVAL)
+}
+
+/// A number as programs write it: decimal, or as C has them from 0 on (`proc_get_long`).
+fn number_of(word: &str) -> Option<i64> {
+    let (sign, digits) = word.strip_prefix('-').map_or((1, word), |d| (-1, d));
+    let is_plain = digits.bytes().all(|b| b.is_ascii_alphanumeric());
+    if !is_plain || !digits.starts_with(|c: char| c.is_ascii_digit()) {
+        return None;
+    }
+    let hex = digits.strip_prefix("0x").or(digits.strip_prefix("0X"));
+    let n = match (hex, digits.strip_prefix('0')) {
+        (Some(h), _) => i64::from_str_radix(h, 16),
+        (None, Some(o)) if !o.is_empty() => i64::from_str_radix(o, 8),
+        _ => digits.parse(),
+    };
+    n.ok().map(|n| sign * n)
 }
 
 impl DynFile for UserLimit {

@@ -1,6 +1,6 @@
 //! `/proc/sys/net`: the settings of a network namespace.
 
-use super::owned;
+use super::{number_of, owned};
 use crate::ns::NetNs;
 use net::{ConfOf, ConfVersion, Setting};
 use std::sync::Arc;
@@ -124,22 +124,6 @@ impl DynFile for Numbers {
     }
 }
 
-/// A number as programs write it: decimal, or as C has them from 0 on (`proc_get_long`).
-fn number_of(word: &str) -> Option<i64> {
-    let (sign, digits) = word.strip_prefix('-').map_or((1, word), |d| (-1, d));
-    let is_plain = digits.bytes().all(|b| b.is_ascii_alphanumeric());
-    if !is_plain || !digits.starts_with(|c: char| c.is_ascii_digit()) {
-        return None;
-    }
-    let hex = digits.strip_prefix("0x").or(digits.strip_prefix("0X"));
-    let n = match (hex, digits.strip_prefix('0')) {
-        (Some(h), _) => i64::from_str_radix(h, 16),
-        (None, Some(o)) if !o.is_empty() => i64::from_str_radix(o, 8),
-        _ => digits.parse(),
-    };
-    n.ok().map(|n| sign * n)
-}
-
 /// `net.ipv4.conf` and that of IPv6: a directory for each device, as it is when it is looked at,
 /// for those to come, and for all.
 struct Confs(Arc<NetNs>, ConfVersion);
@@ -200,8 +184,8 @@ impl DynDir for Conf {
     }
 }
 
-/// What a connection that begins asks for, the numbers that each has at first, and the range of
-/// them.
+/// TCP's settings by name, the numbers that each has at first, and the range of them. Most are
+/// asked for by a connection that begins.
 const TCP: &[(&str, &[i64], (i64, i64))] = &[
     ("tcp_dsack", &[1], BYTE),
     ("tcp_early_retrans", &[3], (0, 4)),
