@@ -146,6 +146,19 @@ class Look(threading.Thread):
         return self.seen
 
 
+def cut_short(c, out):
+    """A send of 3000 bytes, of which 1000 can be read: what it gives."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    at = libc.mmap(None, ctypes.c_size_t(8192), 3, 0x22, -1, ctypes.c_size_t(0))
+    libc.munmap(at + 4096, 4096)
+    to = struct.pack("<HHI", socket.AF_INET6, socket.htons(PORT), 0) if ":" in out else struct.pack("<HH", socket.AF_INET, socket.htons(PORT))
+    to += socket.inet_pton(socket.AF_INET6 if ":" in out else socket.AF_INET, out) + bytes(8)
+    n = libc.sendto(c.fileno(), ctypes.c_void_p(at + 3096), ctypes.c_size_t(3000), FAST, to, len(to))
+    return n if n >= 0 else errno.errorcode[ctypes.get_errno()]
+
+
 def fast_client_inside():
     """Clients of a Linux that takes it."""
     for six in False, True:
@@ -215,10 +228,29 @@ def fast_client_inside():
         say("early", early(c))
         say("answer", c.recv(100))
         c.close()
-        # To nobody.
+        # Of memory that ends.
+        step()
         c = new(out)
-        T("refused", lambda: c.sendto(b"d" * 100, FAST, (out, PORT + 1)))
-        T("error", lambda: c.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
+        say("cut", cut_short(c, out))
+        say("early", early(c))
+        say("answer", c.recv(100))
+        c.close()
+        # To nobody.
+        for n in 100, 3000:
+            c = new(out)
+            c.setsockopt(TCP, NO_COOKIE, 1)
+            T("refused", lambda: c.sendto(b"d" * n, FAST, (out, PORT + 1)))
+            T("error", lambda: c.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
+            c.setblocking(False)
+            T("again", lambda: c.connect((out, PORT + 1)))
+            c.close()
+        # To where nothing answers.
+        c = new(out)
+        c.setsockopt(TCP, NO_COOKIE, 1)
+        c.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 0, 300_000))
+        began = time.time()
+        T("in time", lambda: c.sendto(b"d" * 3000, FAST, ("fd77::99" if six else "10.77.0.99", PORT)))
+        say("took", 0.2 < time.time() - began < 0.55)
         c.close()
     step()
 
@@ -248,6 +280,8 @@ def fast_client_outside():
         serve(100)
         step()
         serve(100)
+        step()
+        serve(1000)
         s.close()
     step()
 

@@ -8,6 +8,7 @@ use crate::ns::NetNamespace;
 use crate::peeks::PeekOffset;
 use crate::stamps::Stamps;
 use crate::sys::{AF_NETLINK, AF_UNIX, SOCK_DGRAM, SOCK_RAW, SOCK_STREAM};
+use crate::tcp_memory::Level;
 use abi::Result;
 use abi::errno::{
     EACCES, EDOM, EINVAL, ENFILE, ENODEV, ENOENT, ENOPROTOOPT, EOPNOTSUPP, EPERM, Errno,
@@ -129,9 +130,9 @@ pub struct Common {
     pub queue: WaitQueue,
     /// SO_ERROR: what the next call must report, 0 for nothing.
     error: AtomicI32,
-    /// TCP: a send has put bytes into a SYN, and the connection is not there yet. A send that does
-    /// not wait ends after these; one that waits succeeds when the connection does.
-    pub opens_by_send: AtomicBool,
+    /// TCP: the last send has put bytes into a SYN. A call that does not wait ends after these; one
+    /// that waits succeeds when the connection does.
+    opens_by_send: AtomicBool,
     flags: Flags,
     pub sndbuf: AtomicU32,
     pub rcvbuf: AtomicU32,
@@ -303,6 +304,22 @@ impl Common {
             return Ok(());
         }
         Errno::new(self.error.swap(0, Ordering::AcqRel)).map_or(Ok(()), Err)
+    }
+    /// Whether its connections cannot have more memory: of all, or of its user.
+    pub(crate) fn lacks_tcp_memory(&self) -> bool {
+        let is_over = |u: &Arc<Ucounts>| u.is_over(Kind::Kmem);
+        self.ns.tcp_memory.level() == Level::None || self.user.get().is_some_and(is_over)
+    }
+    /// Tells it once.
+    pub fn takes_opens_by_send(&self) -> bool {
+        let opens = self.opens_by_send.load(Ordering::Relaxed);
+        if opens {
+            self.opens_by_send.store(false, Ordering::Relaxed);
+        }
+        opens
+    }
+    pub fn sets_opens_by_send(&self) {
+        self.opens_by_send.store(true, Ordering::Relaxed);
     }
     pub fn has_error(&self) -> bool {
         self.error.load(Ordering::Acquire) != 0

@@ -134,8 +134,8 @@ pub trait Protocol: Any + Send + Sync {
         control: Control,
         flags: u32,
     ) -> Result<usize>;
-    /// The connection that a send has begun is there ([`Common::opens_by_send`]). `EAGAIN`: not yet;
-    /// why it failed.
+    /// The connection is there that a send has begun ([`Common::takes_opens_by_send`]). `EAGAIN`: not
+    /// yet; why it failed.
     fn finish_opening(&self) -> Result<()> {
         Ok(())
     }

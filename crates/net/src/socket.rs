@@ -8,8 +8,8 @@ use crate::ns::NetNamespace;
 use crate::options::{Common, SO_ATTACH_FILTER, SO_MEMINFO};
 use crate::protocol::{Answer, Block, Caller, Parts, PathNames, Protocol, Received, Shutdown};
 use crate::sys::*;
+use abi::Result;
 use abi::errno::{EAGAIN, EINVAL, EPIPE};
-use abi::{Errno, Result};
 use clas::Mappable;
 use std::any::Any;
 use std::sync::Arc;
@@ -207,60 +207,43 @@ impl Socket {
         let now = if io.nonblocking { MSG_DONTWAIT } else { 0 };
         let stream = self.common.kind == SOCK_STREAM;
         let total = src.remaining();
-        let (mut done, mut failed) = (0, None);
+        let mut done = 0;
+        // What went with a SYN counts once the connection is there.
+        let (mut opens, mut failed) = (false, false);
         let r = io.wait(Events::WRITABLE, self.send_timeout(), || {
             loop {
+                if opens {
+                    let opened = self.protocol.finish_opening();
+                    failed = opened.is_err() && opened != Err(EAGAIN);
+                    opened?;
+                    opens = false;
+                    if done >= total {
+                        return Ok(());
+                    }
+                }
                 // Descriptors and credentials go with the first bytes.
-                let c = if done == 0 {
-                    control.again()
-                } else {
-                    Control::default()
+                let (c, these) = match done {
+                    0 => (control.again(), flags),
+                    _ => (Control::default(), flags & !MSG_FASTOPEN),
                 };
-                let these = if done == 0 {
-                    flags
-                } else {
-                    flags & !MSG_FASTOPEN
-                };
-                let sent = self.send(who, src, dest, c, these & !MSG_NOSIGNAL | now);
-                failed = sent.err().filter(|e| *e != EAGAIN);
-                let n = sent?;
+                let n = self.send(who, src, dest, c, these & !MSG_NOSIGNAL | now)?;
                 done += n;
-                let opens = || now != 0 && self.common.opens_by_send.load(Ordering::Relaxed);
-                if !stream || n == 0 || done >= total || opens() {
+                opens = self.common.takes_opens_by_send();
+                let is_all = !stream || n == 0 || done >= total;
+                // Who does not wait has sent all that goes now.
+                if is_all && !opens || opens && now != 0 {
                     return Ok(());
                 }
             }
         });
-        if done > 0 && self.common.opens_by_send.load(Ordering::Relaxed) {
-            return self.await_opened(io, failed).map(|()| done);
-        }
         match r {
-            _ if done > 0 => Ok(done),
+            _ if done > 0 && !failed => Ok(done),
             Err(EPIPE) if stream && flags & MSG_NOSIGNAL == 0 => {
                 io.caller.broken_pipe();
                 Err(EPIPE)
             }
             r => r.map(|()| 0),
         }
-    }
-    /// What went with a SYN counts for who waits once the connection is there. `failed`: it has
-    /// failed by now.
-    fn await_opened(&self, io: &Io<'_>, failed: Option<Errno>) -> Result<()> {
-        let mut r = failed.map_or(Ok(()), Err);
-        if failed.is_some() || io.nonblocking {
-            self.common.opens_by_send.store(false, Ordering::Relaxed);
-            return r;
-        }
-        // A signal, or too long a wait: what went has gone.
-        let _ = io.wait(Events::WRITABLE, self.send_timeout(), || {
-            let opened = self.protocol.finish_opening();
-            if opened == Err(EAGAIN) {
-                return opened;
-            }
-            r = opened;
-            Ok(())
-        });
-        r
     }
     /// A caller's whole receive: MSG_WAITALL and SO_RCVLOWAT make a stream wait for more than the
     /// first bytes.

@@ -353,8 +353,7 @@ impl FileOps for TunFile {
     fn write(&self, _: &File, src: &mut dyn Source, _: u64) -> Result<usize> {
         let at = self.attached()?;
         let tun = at.tun()?;
-        let place = at.device.place();
-        if !place.up {
+        if !at.device.place().up {
             return Err(EIO);
         }
         let n = src.remaining();
@@ -393,7 +392,11 @@ impl FileOps for TunFile {
             }
         };
         let (meta, frame) = offload::told(&says, frame, before)?;
-        // It comes in at once, as the writer's work (`tun_get_user`).
+        // It comes in at once, as the writer's work (`tun_get_user`), where the device is by now.
+        let place = at.device.place();
+        if !place.up {
+            return Err(EIO);
+        }
         at.device.receive(&place, crate::clock::now(), &meta, frame);
         Ok(n)
     }

@@ -8,7 +8,8 @@
 //!
 //! ```text
 //! bring:   put into the backlog;  try_lock the state { got it: work, as below; else: go }
-//! work:    …;  take the backlog until it is empty;  unlock;  backlog empty? done : try_lock, again
+//! work:    …;  take the backlog until it is empty;  unlock;  backlog empty? done : try_lock, again,
+//!          but after ROUNDS of that the timers' thread is asked to
 //! look:    …;  unlock;  backlog empty? done : the timers' thread is asked to work
 //! ```
 //!
@@ -62,6 +63,8 @@ const BACKLOG: usize = 1 << 20;
 const ORPHANS_MOST: usize = 4096;
 /// A payload that is shorter than this may be a small piece of a large frame.
 const PIECE: usize = 32 << 10;
+/// How many backlogs are worked off at once.
+const ROUNDS: u32 = 2;
 /// What a segment takes beside its bytes.
 const SEGMENT: usize = 256;
 
@@ -204,7 +207,7 @@ impl Output for Out<'_> {
 }
 
 impl Dialer for Arc<Stack> {
-    fn connect(&self, new: Dial<'_, '_>) -> Result<Arc<dyn Outside>> {
+    fn connect(&self, new: Dial<'_>) -> Result<Arc<dyn Outside>> {
         let released = new.ends.clone();
         let c = Remote::connect(self, new)?;
         if let Some(ends) = released {
@@ -219,12 +222,13 @@ impl Dialer for Arc<Stack> {
 }
 
 impl Remote {
-    /// Begins a connection as `new` says; its socket's owner waits for it.
+    /// Begins a connection as `new` says; its socket's owner waits for it. Where something goes with
+    /// its SYN, that goes by `send_with_syn`.
     ///
     /// # Errors
     ///
     /// There is no way there (`ENETUNREACH`, `EHOSTUNREACH`, …).
-    fn connect(stack: &Arc<Stack>, new: Dial<'_, '_>) -> Result<Arc<Remote>> {
+    fn connect(stack: &Arc<Stack>, new: Dial<'_>) -> Result<Arc<Remote>> {
         let (common, options) = (new.common, new.options);
         let (local, to, least) = (new.local, new.to, new.least);
         let path = stack.path_for(common, to.ip, local.ip)?;
@@ -256,12 +260,9 @@ impl Remote {
             stack.connections.remove(&pair, Arc::as_ptr(&c));
             return Err(EACCES);
         }
-        c.work(|s, _| {
-            if let (Some(mss), Some(src)) = (new.attempt.data, new.data) {
-                // What cannot be read does not go with it; the next send tells.
-                let _ = s.engine.write_with_syn(mss, |piece| src.take(piece));
-            }
-        });
+        if new.attempt.data.is_none() {
+            c.work(|_, _| ());
+        }
         Ok(c)
     }
 
@@ -382,7 +383,7 @@ impl Remote {
 
     /// Others may begin between its ends when it is over.
     fn lets_go_of(&self, ends: Arc<Ends>) {
-        self.work(|s, _| {
+        self.look(|s| {
             if s.over {
                 ends.release();
             } else {
@@ -416,7 +417,7 @@ impl Remote {
         let left = || {
             self.look(|s| {
                 let leaves = !stays(&s.path) && self.stack.ports.is_taken(s.path.index);
-                leaves && s.orphan.is_some() && awaits_the_last(s.engine.state())
+                leaves && s.orphan.is_some() && awaits_the_last(s.engine.standing())
             })
         };
         let change = [(&self.common.queue, Events::WRITABLE | Events::HUP)];
@@ -512,6 +513,7 @@ impl Remote {
     }
 
     fn finish<'a>(&'a self, mut s: MutexGuard<'a, State>, mut t: Instant) {
+        let mut rounds = 0;
         loop {
             let mut after = After::default();
             loop {
@@ -532,9 +534,20 @@ impl Remote {
             self.transmit_and_rearm(&mut s, t, &mut after);
             drop(s);
             self.tell(after);
-            if self.backlog.lock().all.is_empty() {
+            rounds += 1;
+            let mut b = self.backlog.lock();
+            if b.all.is_empty() {
                 return;
             }
+            if rounds == ROUNDS {
+                // Others bring more than this one takes: it does not work for them for ever.
+                if !std::mem::replace(&mut b.asked, true) {
+                    drop(b);
+                    self.stack.timers.soon(&self.me);
+                }
+                return;
+            }
+            drop(b);
             match self.state.try_lock() {
                 Some(again) => s = again,
                 None => return,
@@ -637,7 +650,7 @@ impl Remote {
         if s.orphan.is_some() && !s.over && s.engine.state() == Phase::TimeWait {
             self.retire(s);
         }
-        if s.orphan.is_some() && !awaits_the_last(s.engine.state()) {
+        if s.orphan.is_some() && !awaits_the_last(s.engine.standing()) {
             // Who closed it may wait for that.
             after.events |= Events::HUP;
         }
@@ -807,6 +820,6 @@ impl Unacknowledged for Remote {
     /// After the close of its socket (`TCPF_FIN_WAIT1 | TCPF_CLOSING | TCPF_LAST_ACK`). The
     /// socket's queue is told of the change.
     fn awaits_the_last(&self) -> bool {
-        self.look(|s| awaits_the_last(s.engine.state()))
+        self.look(|s| awaits_the_last(s.engine.standing()))
     }
 }

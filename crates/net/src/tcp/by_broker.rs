@@ -23,7 +23,7 @@ use wait::Events;
 const TCP_INFO: i32 = 11;
 
 impl Dialer for Arc<UserNetwork> {
-    fn connect(&self, new: Dial<'_, '_>) -> Result<Arc<dyn Outside>> {
+    fn connect(&self, new: Dial<'_>) -> Result<Arc<dyn Outside>> {
         let stream = Stream::connect(self, new.common, new.to)?;
         for (level, name, value) in new.options.set_values() {
             // What the host does not take is kept here all the same.

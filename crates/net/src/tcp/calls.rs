@@ -97,16 +97,14 @@ impl Tcp {
         dest: Option<&[u8]>,
         flags: u32,
     ) -> Result<usize> {
-        let mut opens = flags & MSG_FASTOPEN != 0;
-        if !opens {
-            match &self.state.read().phase {
-                Phase::Outside(o) => {
-                    let o = o.clone();
-                    return o.send(src, flags);
-                }
-                Phase::AwaitsData(_) => opens = true,
-                _ => {}
-            }
+        // Nothing is sent with the lock held: memory of the program may take its time.
+        let (outside, awaits) = match &self.state.read().phase {
+            Phase::Outside(o) => (Some(o.clone()), false),
+            phase => (None, matches!(phase, Phase::AwaitsData(_))),
+        };
+        let opens = flags & MSG_FASTOPEN != 0 || awaits;
+        if let Some(o) = outside.filter(|_| !opens) {
+            return o.send(src, flags);
         }
         if opens {
             if let Some(went) = self.open_by_sending(who, src, dest, flags)? {

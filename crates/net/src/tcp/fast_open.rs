@@ -17,7 +17,7 @@ use crate::ns::NetNamespace;
 use crate::protocol::{Block, Caller};
 use crate::sys::*;
 use abi::Result;
-use abi::errno::{EAGAIN, EINPROGRESS, EINVAL, EISCONN, EOPNOTSUPP};
+use abi::errno::{EAGAIN, EINVAL, EISCONN, EOPNOTSUPP};
 use netstack::ip::Pair;
 use netstack::tcp::Segment;
 use netstack::tcp::fast_open::{Cookie, FastOpen, Form, Learnt};
@@ -27,7 +27,6 @@ use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 use vfs::Source;
 
 /// The bits of `net.ipv4.tcp_fastopen`.
@@ -37,11 +36,13 @@ const CLIENT_WITHOUT_COOKIE: i64 = 4;
 const SERVER_WITHOUT_COOKIE: i64 = 0x200;
 const ALL_LISTENERS: i64 = 0x400;
 
+/// How many connections of a listener are open early at most, whatever TCP_FASTOPEN says.
+const EARLY_MOST: usize = 4096;
 /// How many peers are known at most.
-const KNOWN_MOST: usize = 1024;
-/// How long a connection counts that was reset before its handshake was done (Linux:
+const KNOWN_MOST: usize = 256;
+/// How long a connection counts that was reset before its handshake was done, in seconds (Linux:
 /// reqsk_fastopen_remove).
-const RESET_COUNTS: Duration = Duration::from_secs(60);
+const RESET_COUNTS: u64 = 60;
 
 /// A server's keys: cookies are made with the first, and taken of both.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -196,31 +197,59 @@ impl NetNamespace {
 /// A listener's connections that began so.
 #[derive(Default)]
 pub(super) struct Queue {
-    /// Those that count, with those that were reset.
-    count: usize,
-    /// Until when each of the latter does.
-    reset: VecDeque<Instant>,
+    /// Those that are there.
+    open: usize,
+    /// Those that were reset, by the second when that was.
+    reset: VecDeque<(u64, usize)>,
+}
+
+impl Queue {
+    /// Whether one more may begin so, of `most` (`tcp_fastopen_queue_check`); it counts then.
+    fn take(&mut self, most: usize, now: Instant) -> bool {
+        self.forget(now);
+        let reset: usize = self.reset.iter().map(|(_, n)| n).sum();
+        let may = self.open + reset < most;
+        self.open += usize::from(may);
+        may
+    }
+
+    /// One of those that are there was reset.
+    fn was_reset(&mut self, now: Instant) {
+        self.open -= 1;
+        self.forget(now);
+        let second = now.millis() / 1000;
+        match self.reset.back_mut() {
+            Some((at, n)) if *at == second => *n += 1,
+            _ => self.reset.push_back((second, 1)),
+        }
+    }
+
+    fn forget(&mut self, now: Instant) {
+        let least = (now.millis() / 1000).saturating_sub(RESET_COUNTS);
+        while self.reset.front().is_some_and(|(at, _)| *at < least) {
+            self.reset.pop_front();
+        }
+    }
 }
 
 /// A connection that counts for its listener.
 pub(crate) struct EarlyOpen {
     listener: Arc<Listener>,
-    counts_on: bool,
+    is_over: bool,
 }
 
 impl EarlyOpen {
     /// It was reset before its handshake was done.
     pub fn was_reset(mut self, now: Instant) {
-        self.counts_on = true;
-        let mut q = self.listener.early.lock();
-        q.reset.push_back(now + RESET_COUNTS);
+        self.is_over = true;
+        self.listener.early.lock().was_reset(now);
     }
 }
 
 impl Drop for EarlyOpen {
     fn drop(&mut self) {
-        if !self.counts_on {
-            self.listener.early.lock().count -= 1;
+        if !self.is_over {
+            self.listener.early.lock().open -= 1;
         }
     }
 }
@@ -243,14 +272,15 @@ impl Listener {
         }
         let ns = &self.common.ns;
         let setting = ns.fast_open_setting();
-        if setting & SERVER == 0 || !self.has_room(now) {
+        let most = self.options.value(SOL_TCP, TCP_FASTOPEN);
+        if setting & SERVER == 0 || most <= 0 {
             return Greeting::default();
         }
         let needs_cookie = setting & SERVER_WITHOUT_COOKIE == 0
             && !self.options.on(SOL_TCP, TCP_FASTOPEN_NO_COOKIE);
         if !needs_cookie {
             return Greeting {
-                early: Some(self.open_early()),
+                early: self.open_early(now),
                 option: None,
             };
         }
@@ -269,29 +299,23 @@ impl Listener {
             form: asked.form,
         };
         Greeting {
-            early: is_good.then(|| self.open_early()),
+            early: if is_good { self.open_early(now) } else { None },
             option: Some(answer).filter(|_| !is_new),
         }
     }
 
-    /// Whether one more may begin so (`tcp_fastopen_queue_check`).
-    fn has_room(&self, now: Instant) -> bool {
+    /// One more begins so, if it may. Where memory lacks, none does: what its SYN brought comes again.
+    fn open_early(self: &Arc<Self>, now: Instant) -> Option<EarlyOpen> {
+        if self.common.lacks_tcp_memory() {
+            return None;
+        }
         let most = self.options.value(SOL_TCP, TCP_FASTOPEN);
-        let most = usize::try_from(most).unwrap_or(0);
-        let mut q = self.early.lock();
-        if most > 0 && q.count >= most && q.reset.front().is_some_and(|until| *until <= now) {
-            q.reset.pop_front();
-            q.count -= 1;
-        }
-        q.count < most
-    }
-
-    fn open_early(self: &Arc<Self>) -> EarlyOpen {
-        self.early.lock().count += 1;
-        EarlyOpen {
+        let most = usize::try_from(most).unwrap_or(0).min(EARLY_MOST);
+        let may = self.early.lock().take(most, now);
+        may.then(|| EarlyOpen {
             listener: self.clone(),
-            counts_on: false,
-        }
+            is_over: false,
+        })
     }
 }
 
@@ -299,8 +323,9 @@ impl Listener {
 pub(super) enum Opens<'a> {
     /// By `connect`.
     Plainly,
-    /// By a send: what it has goes with the SYN, as far as that may be.
-    With(&'a mut dyn Source),
+    /// By a send: what it has goes with the SYN. It is told for which segments, where some may go:
+    /// the SYN waits for that then.
+    BySend(&'a mut Option<u16>),
 }
 
 impl Tcp {
@@ -321,6 +346,7 @@ impl Tcp {
         dest: Option<&[u8]>,
         flags: u32,
     ) -> Result<Option<usize>> {
+        let before = src.remaining();
         let dest = dest.unwrap_or_default();
         if flags & MSG_FASTOPEN != 0 {
             let is_off = self.common.ns.fast_open_setting() & CLIENT == 0;
@@ -332,37 +358,40 @@ impl Tcp {
             0 => Block::Yes,
             _ => Block::No,
         };
-        let before = src.remaining();
+        let mut data = None;
+        let opens = Opens::BySend(&mut data);
         let mut s = self.state.write();
         let begun = match std::mem::replace(&mut s.phase, Phase::Idle) {
-            Phase::AwaitsData(between) => self.begin(s, &between, block, Opens::With(&mut *src)),
+            Phase::AwaitsData(between) => self.begin(s, &between, block, opens),
             phase => {
                 s.phase = phase;
-                self.start(s, who, dest, block, Opens::With(&mut *src))
+                self.start(s, who, dest, block, opens)
             }
         };
-        let went = before - src.remaining();
-        match begun {
-            Ok(()) => Ok(None),
-            Err(EINPROGRESS | EAGAIN) if went > 0 => {
-                self.common.opens_by_send.store(true, Ordering::Relaxed);
-                Ok(Some(went))
-            }
-            Err(e) => Err(e),
+        if let (Some(mss), Some(o)) = (data, self.outside())
+            && o.send_with_syn(mss, src, block) > 0
+        {
+            self.common.sets_opens_by_send();
+            return Ok(Some(before - src.remaining()));
         }
+        begun.map(|()| None)
     }
 
     /// See [`crate::protocol::Protocol::finish_opening`].
     pub(super) fn try_finish_opening(&self) -> Result<()> {
-        let answer = self.answer_connect(&mut self.state.write(), Block::Yes);
-        let r = match answer {
-            None | Some(Err(EISCONN)) => Ok(()),
-            Some(r) => r,
+        let mut s = self.state.write();
+        let Phase::Outside(o) = &s.phase else {
+            return Ok(());
         };
-        if r != Err(EAGAIN) {
-            self.common.opens_by_send.store(false, Ordering::Relaxed);
+        match o.again() {
+            None | Some(Ok(()) | Err(EISCONN)) => Ok(()),
+            Some(Err(EAGAIN)) => Err(EAGAIN),
+            Some(failed) => {
+                s.phase = Phase::Idle;
+                s.unconnect(&self.common);
+                failed
+            }
         }
-        r
     }
 
     /// Whether a connect waits for what goes with its SYN (`tcp_fastopen_defer_connect`).
@@ -442,6 +471,24 @@ mod tests {
             assert_eq!(ns.set_fast_open_keys(bad.as_bytes()), Err(EINVAL), "{bad}");
         }
         assert_eq!(ns.fast_open_keys(), two);
+    }
+
+    #[test]
+    fn resets_count_for_a_minute() {
+        let at = |s: u64| Instant(s * 1_000_000_000);
+        let mut q = Queue::default();
+        assert!(q.take(2, at(10)) && q.take(2, at(10)) && !q.take(2, at(10)));
+        q.was_reset(at(11));
+        q.open -= 1;
+        // One was reset, one is over.
+        assert!(q.take(2, at(12)) && !q.take(2, at(70)));
+        assert!(q.take(2, at(72)) && !q.take(2, at(72)));
+        // Many that are reset take no memory each.
+        for n in 0..100_000 {
+            assert!(q.take(usize::MAX, at(100 + n / 1000)));
+            q.was_reset(at(100 + n / 1000));
+        }
+        assert!(q.reset.len() <= 62);
     }
 
     #[test]

@@ -48,7 +48,7 @@ use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 use shown::show_refusal;
 use std::collections::VecDeque;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use wait::Events;
 use wait::read_slots::{ReadSlots, SlotSource};
@@ -60,6 +60,9 @@ pub struct Tcp {
     /// A listener's, too: what is set later counts for the connections that come then.
     options: Arc<InetOptions>,
     state: RwLock<State>,
+    /// Its phase is [`Phase::Connecting`]: who accepts need not wait for the lock to see that it is
+    /// not. Changed with the lock held.
+    is_queued: AtomicBool,
     /// What is told of what was sent, from when something is.
     errors: OnceLock<Arc<ErrorQueue>>,
 }
@@ -212,6 +215,7 @@ impl Tcp {
             common,
             options: Arc::new(options),
             state: RwLock::new(state),
+            is_queued: AtomicBool::new(false),
             errors: OnceLock::new(),
         })
     }
@@ -290,6 +294,10 @@ impl Tcp {
 
     /// A waiting connect goes on.
     fn complete(&self, l: &Arc<Listener>) {
+        // (One that has gone elsewhere may be sending, by memory that takes its time.)
+        if !self.is_queued.load(Ordering::Relaxed) {
+            return;
+        }
         {
             let mut s = self.state.write();
             let Phase::Connecting {
@@ -304,6 +312,7 @@ impl Tcp {
                 return;
             }
             let (local, remote) = (*local, *remote);
+            self.is_queued.store(false, Ordering::Relaxed);
             let mut q = l.queue.lock();
             if q.closed {
                 drop(q);
@@ -413,6 +422,7 @@ impl Tcp {
                 self.common.ns.tcp.clear_target(b);
             }
             s.unconnect(&self.common);
+            self.is_queued.store(false, Ordering::Relaxed);
             std::mem::replace(&mut s.phase, Phase::Idle)
         };
         match phase {
@@ -547,6 +557,7 @@ impl Tcp {
             let mut q = l.queue.lock();
             if !q.closed && q.full() {
                 q.wait(self.me.clone());
+                self.is_queued.store(true, Ordering::Relaxed);
                 drop(q);
                 s.phase = Phase::Connecting {
                     listener: l,

@@ -34,6 +34,11 @@ pub trait Outside: Unacknowledged {
     /// begin.
     fn again(&self) -> Option<Result<()>>;
     fn send(&self, src: &mut dyn Source, flags: u32) -> Result<usize>;
+    /// What goes with the SYN, for segments of so many bytes: as much as can be read. How much that
+    /// is.
+    fn send_with_syn(&self, _mss: u16, _src: &mut dyn Source, _block: Block) -> usize {
+        0
+    }
     fn receive(&self, dst: &mut dyn Sink, flags: u32) -> Result<Received>;
     fn shutdown(&self, how: Shutdown) -> Result<()>;
     fn poll(&self) -> Events;
@@ -88,7 +93,7 @@ pub(crate) trait Dialer {
     /// # Errors
     ///
     /// There is no way there, or none that is allowed.
-    fn connect(&self, new: Dial<'_, '_>) -> Result<Arc<dyn Outside>>;
+    fn connect(&self, new: Dial<'_>) -> Result<Arc<dyn Outside>>;
 
     /// Forgets a connection in TIME_WAIT between these ends, for a new one to follow it: its port,
     /// and the sequence number after all of its own. From port 0, of any port. Where others keep
@@ -99,16 +104,15 @@ pub(crate) trait Dialer {
 }
 
 /// A connection that is to begin.
-pub(crate) struct Dial<'a, 'src> {
+pub(crate) struct Dial<'a> {
     pub common: &'a Arc<Common>,
     pub options: &'a InetOptions,
     pub local: Endpoint,
     pub to: Endpoint,
     /// The least sequence number that it may begin with.
     pub least: Option<Seq>,
-    /// What its SYN may do, and what goes with it.
+    /// What its SYN may do; where something goes with it, it waits for that.
     pub attempt: Attempt,
-    pub data: Option<&'src mut (dyn Source + 'src)>,
     /// Let go of when it is over: others may begin between them then.
     pub ends: Option<Arc<Ends>>,
 }
@@ -288,13 +292,20 @@ impl Tcp {
     ) -> Result<()> {
         let (from, to) = (between.local.ip, between.remote.ip);
         let is_ours = matches!(way, Way::Stack(_));
-        let (attempt, data) = match opens {
+        let attempt = match opens {
             Opens::Plainly if is_ours && self.defers_connect(from, to) => {
                 s.phase = Phase::AwaitsData(*between);
                 return Ok(());
             }
-            Opens::Plainly => (self.plain_attempt(from, to), None),
-            Opens::With(src) => (self.attempt(from, to), Some(src)),
+            Opens::Plainly => Attempt {
+                data: None,
+                ..self.plain_attempt(from, to)
+            },
+            Opens::BySend(data) => {
+                let attempt = self.attempt(from, to);
+                *data = attempt.data.filter(|_| is_ours);
+                attempt
+            }
         };
         let new = dialer(&way).connect(Dial {
             common: &self.common,
@@ -303,7 +314,6 @@ impl Tcp {
             to: between.remote,
             least: between.least,
             attempt,
-            data,
             ends: s.binding.as_ref().and_then(|b| b.ends()),
         });
         let new = match new {

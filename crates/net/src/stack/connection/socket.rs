@@ -10,7 +10,7 @@ use crate::bindings::Binding;
 use crate::clock::now;
 use crate::inet;
 use crate::options::{SO_KEEPALIVE, SO_OOBINLINE};
-use crate::protocol::{Received, Shutdown};
+use crate::protocol::{Block, Received, Shutdown};
 use crate::stack::{info, options};
 use crate::sys::*;
 use crate::tcp::{Listener, Outside, Stamped};
@@ -104,6 +104,21 @@ impl Outside for Remote {
                     Ok(n)
                 }
             }
+        })
+    }
+
+    fn send_with_syn(&self, mss: u16, src: &mut dyn Source, block: Block) -> usize {
+        self.work(|s, _| {
+            if self.lacks_memory() {
+                return 0;
+            }
+            // What cannot be read does not go with it; the next send tells.
+            let went = s.engine.write_with_syn(mss, |piece| src.take(piece));
+            let went = went.unwrap_or(0);
+            if block == Block::Yes && src.remaining() > 0 {
+                s.engine.await_to_write();
+            }
+            went
         })
     }
 

@@ -388,19 +388,27 @@ impl Connection {
         self.snd.una
     }
 
+    /// The first place that is not acknowledged; the SYN's, where its answer can be used early.
+    fn first_out(&self) -> u64 {
+        match self.is_open_early() {
+            true => super::BASE,
+            false => self.snd.una,
+        }
+    }
+
     /// Whether a byte at `seq` is sent and not acknowledged: what a stranger who tells of it has to
     /// know.
     #[must_use]
     pub fn is_outstanding(&self, seq: Seq) -> bool {
         let place = self.snd.place(seq);
-        self.state != State::Closed && self.snd.una <= place && place < self.snd.nxt
+        self.state != State::Closed && self.first_out() <= place && place < self.snd.nxt
     }
 
     /// An ICMP message said that the peer cannot be reached, of the segment that lay at `seq`.
     pub fn unreachable(&mut self, now: Instant, seq: Seq, how: Unreachable) -> Changes {
         self.clock = now;
         let place = self.snd.place(seq);
-        if self.state == State::Closed || place < self.snd.una || place > self.snd.nxt {
+        if self.state == State::Closed || place < self.first_out() || place > self.snd.nxt {
             return Changes::empty();
         }
         let is_made = self.is_being_made();

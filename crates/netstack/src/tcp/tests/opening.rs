@@ -245,7 +245,7 @@ fn errors_end_what_nobody_has_accepted() {
         if accepted {
             s.c.accepted();
         }
-        let changes = s.c.unreachable(s.now, OURS.plus(1), Unreachable::Hard(113));
+        let changes = s.c.unreachable(s.now, OURS, Unreachable::Hard(113));
         assert_eq!(changes.contains(Changes::ENDED), !accepted);
     }
 }
