@@ -4,10 +4,10 @@
 
 use crate::addr::Endpoint;
 use crate::bindings::{BindRequest, Families, PortRange};
+use crate::fast_open::Keys;
 use crate::ns::NetNamespace;
 use crate::options::{Common, int_of};
 use crate::sys::{AF_INET, SOL_IP, SOL_IPV6, SOL_TCP, SOL_UDP};
-use crate::tcp::FastOpenKeys;
 use abi::errno::{EINVAL, ENODEV, ENOPROTOOPT, EOPNOTSUPP, EPERM, EPROTO};
 use abi::{Errno, Result};
 use parking_lot::Mutex;
@@ -272,7 +272,7 @@ fn known(level: i32, name: i32) -> Option<(Kind, i32)> {
 pub struct InetOptions {
     values: Mutex<Vec<(i32, i32, i32)>>,
     /// TCP_FASTOPEN_KEY; a listener's alone.
-    fast_open_keys: Mutex<Option<Box<FastOpenKeys>>>,
+    fast_open_keys: Mutex<Option<Box<Keys>>>,
 }
 
 impl InetOptions {
@@ -296,10 +296,10 @@ impl InetOptions {
         values.retain(|r| r.0 != level || r.1 != name);
         values.push((level, name, value));
     }
-    pub(crate) fn fast_open_keys(&self) -> Option<FastOpenKeys> {
+    pub(crate) fn fast_open_keys(&self) -> Option<Keys> {
         self.fast_open_keys.lock().as_deref().copied()
     }
-    pub(crate) fn keep_fast_open_keys(&self, keys: FastOpenKeys) {
+    pub(crate) fn keep_fast_open_keys(&self, keys: Keys) {
         *self.fast_open_keys.lock() = Some(Box::new(keys));
     }
     /// All that were set: level, name, value.

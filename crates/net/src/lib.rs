@@ -81,6 +81,7 @@ mod datagrams;
 pub mod devices;
 mod errors;
 mod family;
+mod fast_open;
 mod filters;
 mod frames;
 mod groups;

@@ -4,6 +4,7 @@
 use crate::addr::Endpoint;
 use crate::bindings::{PortRange, PortTable};
 use crate::devices::{Bells, Confs, Device, Kind, LinkRequest, Listeners, Table};
+use crate::fast_open::Knowledge;
 use crate::groups::DeviceGroups;
 use crate::host::HostNetwork;
 use crate::inflight::InFlightRegistry;
@@ -12,7 +13,7 @@ use crate::receivers::{RawSockets, UdpReceiver};
 use crate::stack::Stack;
 use crate::stack::names::Names;
 use crate::taps::{self, Taps};
-use crate::tcp::{FastOpenKnowledge, Listener};
+use crate::tcp::Listener;
 use crate::tcp_memory::TcpMemory;
 use crate::unix_names::UnixNames;
 use crate::user::UserNetwork;
@@ -54,7 +55,7 @@ pub struct NetNamespace {
     pub(crate) udp: PortTable<dyn UdpReceiver>,
     pub(crate) raw: RawSockets,
     pub(crate) taps: Arc<Taps>,
-    pub(crate) fast_open: FastOpenKnowledge,
+    pub(crate) fast_open: Knowledge,
     /// Its devices, addresses, routes and neighbours: [`crate::devices`].
     pub(crate) table: Mutex<Table>,
     /// Settings of devices. After `table`.
@@ -207,7 +208,7 @@ impl NetNamespace {
             udp: PortTable::new(),
             raw: RawSockets::default(),
             taps: Arc::default(),
-            fast_open: FastOpenKnowledge::default(),
+            fast_open: Knowledge::default(),
             table: Mutex::default(),
             confs: Mutex::default(),
             listeners: Listeners::default(),

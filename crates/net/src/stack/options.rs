@@ -113,7 +113,7 @@ pub(super) fn config(
 
 /// What the namespace's settings say, where they were set (`net.ipv4.tcp_*`). Those of buffers:
 /// [`set_buffers`]; what a new socket's options begin with: `net::tcp::new`; what counts before
-/// there is a connection: `stack::passive`, `tcp::outside`, `tcp::fast_open`.
+/// there is a connection: `stack::passive`, `tcp::outside`, `net::fast_open`.
 fn set_by_namespace(c: &mut Config, common: &Common) {
     let all = common.ns.kept.lock();
     if all.is_empty() {

@@ -1,6 +1,7 @@
 //! Options of TCP sockets, and TCP_INFO (`tcp(7)`).
 
-use super::{FastOpenKeys, Phase, Tcp};
+use super::{Phase, Tcp};
+use crate::fast_open::Keys;
 use crate::inet::*;
 use crate::ns::NetNamespace;
 use crate::options::{SO_ACCEPTCONN, int_of};
@@ -98,7 +99,7 @@ impl Tcp {
             (SOL_TCP, TCP_CONGESTION | TCP_ULP) if v.is_empty() => return Err(EINVAL),
             (SOL_TCP, TCP_CONGESTION) => return self.set_congestion(v),
             (SOL_TCP, TCP_FASTOPEN_KEY) => {
-                self.options.keep_fast_open_keys(FastOpenKeys::of_bytes(v)?);
+                self.options.keep_fast_open_keys(Keys::of_bytes(v)?);
                 return Ok(());
             }
             (SOL_TCP, TCP_REPAIR) => return Err(EPERM),

@@ -1,9 +1,10 @@
 //! Connections that lead out of the namespace, and those that come in.
 
-use super::fast_open::{Attempt, Opens};
+use super::fast_open::Opens;
 use super::{Between, ExplicitBind, Listener, Phase, State, Tcp};
 use crate::addr::Endpoint;
 use crate::bindings::{Binding, Ends};
+use crate::fast_open::Attempt;
 use crate::inet::InetOptions;
 use crate::lingering::Unacknowledged;
 use crate::ns::{NetNamespace, Way};
