@@ -164,7 +164,7 @@ struct Orphan {
 struct Backlog {
     all: VecDeque<Item>,
     bytes: usize,
-    /// The timers' thread is to look at it.
+    /// The timers' thread was asked to look at it, and has not yet.
     asked: bool,
 }
 
@@ -474,8 +474,6 @@ impl Remote {
             }
             b.bytes += bytes;
             b.all.push_back(item);
-            // Who has the state, and only looks, asks.
-            b.asked = false;
         }
         self.work_off();
     }
@@ -509,6 +507,14 @@ impl Remote {
         let t = now();
         let r = f(&mut s, t);
         self.finish(s, t);
+        r
+    }
+
+    /// The same, where `f` reads a program's memory, which may take its time.
+    fn work_by_program<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
+        let mut s = self.state.lock();
+        let r = f(&mut s);
+        self.finish(s, now());
         r
     }
 

@@ -41,9 +41,9 @@ pub(super) struct Due {
 }
 
 impl Queue {
-    /// Somebody was put into `soon` while nobody slept.
+    /// Somebody was put into `soon` while nobody slept: it is looked at after all that are due.
     fn now(&self) -> Option<Instant> {
-        (!self.soon.is_empty()).then_some(Instant(0))
+        (!self.soon.is_empty()).then(now)
     }
     fn take(&mut self, now: Instant) -> Due {
         let later = self.all.split_off(&(now, u64::MAX));

@@ -9,7 +9,7 @@
 //!   done. One that was reset before counts on for [`RESET_COUNTS`]: who sends SYNs by others' names
 //!   cannot have more than `TCP_FASTOPEN` says (RFC 7413 5.1).
 
-use super::{Listener, Phase, State, Tcp};
+use super::{Listener, Outside, Phase, State, Tcp};
 use crate::addr::family_of;
 use crate::fast_open::{
     ALL_LISTENERS, Attempt, CLIENT, CLIENT_WITHOUT_COOKIE, SERVER, SERVER_WITHOUT_COOKIE,
@@ -47,11 +47,15 @@ pub(super) struct Queue {
 impl Queue {
     /// Whether one more may begin so, of `most` (`tcp_fastopen_queue_check`); it counts then.
     fn take(&mut self, most: usize, now: Instant) -> bool {
-        self.forget(now);
-        let reset: usize = self.reset.iter().map(|(_, n)| n).sum();
-        let may = self.open + reset < most;
+        let may = self.has_room(most, now);
         self.open += usize::from(may);
         may
+    }
+
+    fn has_room(&mut self, most: usize, now: Instant) -> bool {
+        self.forget(now);
+        let reset: usize = self.reset.iter().map(|(_, n)| n).sum();
+        self.open + reset < most
     }
 
     /// One of those that are there was reset.
@@ -113,8 +117,8 @@ impl Listener {
         }
         let ns = &self.common.ns;
         let setting = ns.fast_open_setting();
-        let most = self.options.value(SOL_TCP, TCP_FASTOPEN);
-        if setting & SERVER == 0 || most <= 0 {
+        let most = self.most_early();
+        if setting & SERVER == 0 || most == 0 || !self.early.lock().has_room(most, now) {
             return Greeting::default();
         }
         let needs_cookie = setting & SERVER_WITHOUT_COOKIE == 0
@@ -145,14 +149,17 @@ impl Listener {
         }
     }
 
+    fn most_early(&self) -> usize {
+        let most = self.options.value(SOL_TCP, TCP_FASTOPEN);
+        usize::try_from(most).unwrap_or(0).min(EARLY_MOST)
+    }
+
     /// One more begins so, if it may. Where memory lacks, none does: what its SYN brought comes again.
     fn open_early(self: &Arc<Self>, now: Instant) -> Option<EarlyOpen> {
         if self.common.lacks_tcp_memory() {
             return None;
         }
-        let most = self.options.value(SOL_TCP, TCP_FASTOPEN);
-        let most = usize::try_from(most).unwrap_or(0).min(EARLY_MOST);
-        let may = self.early.lock().take(most, now);
+        let may = self.early.lock().take(self.most_early(), now);
         may.then(|| EarlyOpen {
             listener: self.clone(),
             is_over: false,
@@ -164,9 +171,9 @@ impl Listener {
 pub(super) enum Opens<'a> {
     /// By `connect`.
     Plainly,
-    /// By a send: what it has goes with the SYN. It is told for which segments, where some may go:
-    /// the SYN waits for that then.
-    BySend(&'a mut Option<u16>),
+    /// By a send: what it has goes with the SYN. It is told for which segments of which connection,
+    /// where some may go: the SYN waits for that then.
+    BySend(&'a mut Option<(u16, Arc<dyn Outside>)>),
 }
 
 impl Tcp {
@@ -206,10 +213,14 @@ impl Tcp {
             Phase::AwaitsData(between) => self.begin(s, &between, block, opens),
             phase => {
                 s.phase = phase;
+                if flags & MSG_FASTOPEN == 0 {
+                    // Another has begun it.
+                    return Ok(None);
+                }
                 self.start(s, who, dest, block, opens)
             }
         };
-        if let (Some(mss), Some(o)) = (data, self.outside())
+        if let Some((mss, o)) = data
             && o.send_with_syn(mss, src, block) > 0
         {
             self.common.sets_opens_by_send();

@@ -293,6 +293,7 @@ impl Tcp {
     ) -> Result<()> {
         let (from, to) = (between.local.ip, between.remote.ip);
         let is_ours = matches!(way, Way::Stack(_));
+        let mut told = None;
         let attempt = match opens {
             Opens::Plainly if is_ours && self.defers_connect(from, to) => {
                 s.phase = Phase::AwaitsData(*between);
@@ -304,7 +305,7 @@ impl Tcp {
             },
             Opens::BySend(data) => {
                 let attempt = self.attempt(from, to);
-                *data = attempt.data.filter(|_| is_ours);
+                told = attempt.data.filter(|_| is_ours).map(|mss| (mss, data));
                 attempt
             }
         };
@@ -328,6 +329,9 @@ impl Tcp {
             *b.remote.lock() = Some(between.remote);
         }
         s.local = Some(new.local());
+        if let Some((mss, data)) = told {
+            *data = Some((mss, new.clone()));
+        }
         s.phase = Phase::Outside(new);
         Err(if block == Block::Yes {
             EAGAIN

@@ -64,7 +64,7 @@ impl Outside for Remote {
 
     fn send(&self, src: &mut dyn Source, flags: u32) -> Result<usize> {
         self.common.take_error()?;
-        self.work(|s, _| {
+        self.work_by_program(|s| {
             self.resize(s);
             let state = s.engine.standing();
             if is_connecting(state) {
@@ -108,7 +108,7 @@ impl Outside for Remote {
     }
 
     fn send_with_syn(&self, mss: u16, src: &mut dyn Source, block: Block) -> usize {
-        self.work(|s, _| {
+        self.work_by_program(|s| {
             if self.lacks_memory() {
                 return 0;
             }

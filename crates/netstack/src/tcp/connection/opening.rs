@@ -62,7 +62,7 @@ impl Connection {
         mss: u16,
         fill: impl FnMut(&mut [u8]) -> Result<usize, E>,
     ) -> Result<usize, E> {
-        if self.state != State::SynSent || self.snd.nxt != BASE {
+        if self.state != State::SynSent || self.snd.nxt != BASE || self.opening.has_data {
             return Ok(0);
         }
         let room = self.config.mss.min(mss).saturating_sub(OPTIONS);
