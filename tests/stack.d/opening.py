@@ -286,6 +286,17 @@ def fast_client_outside():
     step()
 
 
+def take_one(s):
+    """A connection that asks, is not answered, and goes."""
+    look = Look()
+    step()
+    c, _ = s.accept()
+    say("early", early(c))
+    say("came", receive_all(c))
+    c.close()
+    say("seen", look.told())
+
+
 def fast_serve_inside():
     """A server of Linux's clients."""
     put(SETTING, "3")
@@ -307,24 +318,12 @@ def fast_serve_inside():
         for key in b"k" * 16, b"l" * 16 + b"k" * 16:
             for n in range(2):
                 s.setsockopt(TCP, KEY, key)
-                look = Look()
-                step()
-                c, _ = s.accept()
-                say("early", early(c))
-                say("came", receive_all(c))
-                c.close()
-                say("seen", look.told())
+                take_one(s)
         # Closed, with the option off, and without need of cookies.
         for length, setting in (0, 3), (5, 1), (5, 0x203):
             s.setsockopt(TCP, FASTOPEN, length)
             put(SETTING, str(setting))
-            look = Look()
-            step()
-            c, _ = s.accept()
-            say("early", early(c))
-            say("came", receive_all(c))
-            c.close()
-            say("seen", look.told())
+            take_one(s)
         put(SETTING, "3")
         s.close()
         # A reset before it is accepted, and one after.

@@ -155,7 +155,7 @@ impl NetNamespace {
     pub fn set_fast_open_keys(&self, text: &[u8]) -> Result<()> {
         let text = std::str::from_utf8(text).map_err(|_| EINVAL)?;
         let mut bytes = Vec::new();
-        for key in text.trim().split(',') {
+        for key in text.split(',') {
             let words = key.split('-').map(|w| u32::from_str_radix(w, 16));
             let words: Vec<u32> = words
                 .collect::<std::result::Result<_, _>>()

@@ -305,10 +305,13 @@ impl Common {
         }
         Errno::new(self.error.swap(0, Ordering::AcqRel)).map_or(Ok(()), Err)
     }
-    /// Whether its connections cannot have more memory: of all, or of its user.
+    /// Whether all connections together hold what they may.
     pub(crate) fn lacks_tcp_memory(&self) -> bool {
-        let is_over = |u: &Arc<Ucounts>| u.is_over(Kind::Kmem);
-        self.ns.tcp_memory.level() == Level::None || self.user.get().is_some_and(is_over)
+        self.ns.tcp_memory.level() == Level::None
+    }
+    /// Whether its user has all the memory that it may have.
+    pub(crate) fn is_pressed(&self) -> bool {
+        self.user.get().is_some_and(|u| u.is_over(Kind::Kmem))
     }
     /// Tells it once.
     pub fn takes_opens_by_send(&self) -> bool {

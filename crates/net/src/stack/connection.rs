@@ -440,7 +440,7 @@ impl Remote {
     /// A segment came for it.
     pub fn deliver(&self, mut segment: Segment) {
         // Where there is no memory, nobody's backlog grows.
-        if self.state.is_locked() && self.lacks_memory() {
+        if self.state.is_locked() && self.common.lacks_tcp_memory() {
             return;
         }
         if !segment.payload.is_empty() && self.common.stamps.of_arrivals() {
@@ -493,12 +493,16 @@ impl Remote {
     /// Looks at it, and sees to it that what others have left meanwhile is done.
     fn look<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
         let r = f(&mut self.state.lock());
-        let mut b = self.backlog.lock();
+        self.ask_for_rest(self.backlog.lock());
+        r
+    }
+
+    /// Has the timers' thread do what is left in the backlog, unless it was asked to.
+    fn ask_for_rest(&self, mut b: MutexGuard<'_, Backlog>) {
         if !b.all.is_empty() && !std::mem::replace(&mut b.asked, true) {
             drop(b);
             self.stack.timers.soon(&self.me);
         }
-        r
     }
 
     /// Works on it, then does what others have left meanwhile.
@@ -541,16 +545,12 @@ impl Remote {
             drop(s);
             self.tell(after);
             rounds += 1;
-            let mut b = self.backlog.lock();
-            if b.all.is_empty() {
-                return;
-            }
+            let b = self.backlog.lock();
             if rounds == ROUNDS {
                 // Others bring more than this one takes: it does not work for them for ever.
-                if !std::mem::replace(&mut b.asked, true) {
-                    drop(b);
-                    self.stack.timers.soon(&self.me);
-                }
+                return self.ask_for_rest(b);
+            }
+            if b.all.is_empty() {
                 return;
             }
             drop(b);
@@ -565,7 +565,7 @@ impl Remote {
     fn take_item(&self, s: &mut State, t: Instant, item: Item, after: &mut After) {
         let changes = match item {
             Item::Segment(mut segment) => {
-                if self.lacks_memory() {
+                if self.common.lacks_tcp_memory() {
                     pressure::shorten(&mut segment, s.engine.receive_memory());
                 }
                 let resets = segment.header.flags.contains(Flags::RST);

@@ -156,7 +156,7 @@ impl Listener {
 
     /// One more begins so, if it may. Where memory lacks, none does: what its SYN brought comes again.
     fn open_early(self: &Arc<Self>, now: Instant) -> Option<EarlyOpen> {
-        if self.common.lacks_tcp_memory() {
+        if self.common.lacks_tcp_memory() || self.common.is_pressed() {
             return None;
         }
         let may = self.early.lock().take(self.most_early(), now);
@@ -246,12 +246,8 @@ impl Tcp {
         }
     }
 
-    /// Whether a connect waits for what goes with its SYN (`tcp_fastopen_defer_connect`).
-    pub(super) fn defers_connect(&self, local: IpAddr, remote: IpAddr) -> bool {
-        self.options.on(SOL_TCP, TCP_FASTOPEN_CONNECT) && self.attempt(local, remote).data.is_some()
-    }
-
-    /// What a plain SYN of this socket has: a request for a cookie, where it would have deferred.
+    /// What a connect's SYN may do: by TCP_FASTOPEN_CONNECT it waits for what goes with it, or else
+    /// asks for a cookie (`tcp_fastopen_defer_connect`).
     pub(super) fn plain_attempt(&self, local: IpAddr, remote: IpAddr) -> Attempt {
         match self.options.on(SOL_TCP, TCP_FASTOPEN_CONNECT) {
             true => self.attempt(local, remote),

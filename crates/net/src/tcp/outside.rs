@@ -293,21 +293,18 @@ impl Tcp {
     ) -> Result<()> {
         let (from, to) = (between.local.ip, between.remote.ip);
         let is_ours = matches!(way, Way::Stack(_));
-        let mut told = None;
         let attempt = match opens {
-            Opens::Plainly if is_ours && self.defers_connect(from, to) => {
+            _ if !is_ours => Attempt::default(),
+            Opens::Plainly => self.plain_attempt(from, to),
+            Opens::BySend(_) => self.attempt(from, to),
+        };
+        let told = match (attempt.data, opens) {
+            (None, _) => None,
+            (Some(_), Opens::Plainly) => {
                 s.phase = Phase::AwaitsData(*between);
                 return Ok(());
             }
-            Opens::Plainly => Attempt {
-                data: None,
-                ..self.plain_attempt(from, to)
-            },
-            Opens::BySend(data) => {
-                let attempt = self.attempt(from, to);
-                told = attempt.data.filter(|_| is_ours).map(|mss| (mss, data));
-                attempt
-            }
+            (Some(mss), Opens::BySend(data)) => Some((mss, data)),
         };
         let new = dialer(&way).connect(Dial {
             common: &self.common,

@@ -43,19 +43,6 @@ impl QueueMemory {
 }
 
 impl Remote {
-    /// Whether all connections together hold what they may.
-    pub(super) fn lacks_memory(&self) -> bool {
-        self.common.ns.tcp_memory.level() == Level::None
-    }
-
-    /// Whether its user has all the memory that it may have.
-    pub(super) fn is_pressed(&self) -> bool {
-        self.common
-            .user
-            .get()
-            .is_some_and(|u| u.is_over(Kind::Kmem))
-    }
-
     /// Buffers of a user that has all the memory that it may have grow no more by themselves
     /// (Linux: `tcp_under_memory_pressure`).
     pub(super) fn relieve(&self, s: &mut State) {
@@ -66,7 +53,9 @@ impl Remote {
                 .configure(|c| super::super::options::set_buffers(c, &self.common));
         }
         s.held.level = level;
-        if s.engine.memory() > UNDER_PRESSURE && (level == Level::Pressure || self.is_pressed()) {
+        if s.engine.memory() > UNDER_PRESSURE
+            && (level == Level::Pressure || self.common.is_pressed())
+        {
             s.engine.configure(|c| {
                 c.send_most = c.send_most.min(UNDER_PRESSURE);
                 c.send_buffer = c.send_buffer.min(UNDER_PRESSURE);

@@ -80,7 +80,7 @@ impl Outside for Remote {
                 return Ok(0);
             }
             self.relieve(s);
-            if self.is_pressed() && s.engine.memory() > UNDER_PRESSURE {
+            if self.common.is_pressed() && s.engine.memory() > UNDER_PRESSURE {
                 // What is acknowledged makes room.
                 return Err(if s.engine.unsent() > 0 {
                     EAGAIN
@@ -109,7 +109,7 @@ impl Outside for Remote {
 
     fn send_with_syn(&self, mss: u16, src: &mut dyn Source, block: Block) -> usize {
         self.work_by_program(|s| {
-            if self.lacks_memory() {
+            if self.common.lacks_tcp_memory() {
                 return 0;
             }
             // What cannot be read does not go with it; the next send tells.

@@ -224,44 +224,50 @@ const BYTE: (i64, i64) = (0, 255);
 const INT: (i64, i64) = (i32::MIN as i64, i32::MAX as i64);
 const SIZE: (i64, i64) = (1, i32::MAX as i64);
 
-/// `net.ipv4.tcp_congestion_control`: what sockets begin with.
-struct DefaultCongestion(Arc<NetNs>);
+/// A setting of words.
+struct Words {
+    ns: Arc<NetNs>,
+    mode: u32,
+    show: fn(&NetNs) -> String,
+    set: fn(&NetNs, &[u8]) -> abi::Result<()>,
+}
 
-impl DynFile for DefaultCongestion {
+impl DynFile for Words {
     fn perm(&self) -> Perm {
-        owned(&self.0.user)
+        Perm {
+            mode: self.mode,
+            ..owned(&self.ns.user)
+        }
     }
     fn generate(&self, _: &File) -> abi::Result<Vec<u8>> {
-        Ok(format!("{}\n", net::default_congestion(&self.0)).into_bytes())
+        Ok(format!("{}\n", (self.show)(&self.ns)).into_bytes())
     }
     fn write(&self, file: &File, data: &[u8], _: u64) -> abi::Result<usize> {
-        if !file.cred.has_in(&self.0.user, vfs::Caps::NET_ADMIN) {
+        if !file.cred.has_in(&self.ns.user, vfs::Caps::NET_ADMIN) {
             return Err(abi::errno::EPERM);
         }
-        net::set_default_congestion(&self.0, data.trim_ascii())?;
+        (self.set)(&self.ns, data.trim_ascii())?;
         Ok(data.len())
     }
 }
 
-/// `net.ipv4.tcp_fastopen_key`: what cookies are made with, one or two keys. A secret.
-struct FastOpenKeys(Arc<NetNs>);
+/// `net.ipv4.tcp_congestion_control`: what sockets begin with.
+fn default_congestion(ns: &Arc<NetNs>) -> Words {
+    Words {
+        ns: ns.clone(),
+        mode: 0o644,
+        show: |ns| net::default_congestion(ns).into(),
+        set: |ns, name| net::set_default_congestion(ns, name),
+    }
+}
 
-impl DynFile for FastOpenKeys {
-    fn perm(&self) -> Perm {
-        Perm {
-            mode: 0o600,
-            ..owned(&self.0.user)
-        }
-    }
-    fn generate(&self, _: &File) -> abi::Result<Vec<u8>> {
-        Ok(format!("{}\n", self.0.fast_open_keys()).into_bytes())
-    }
-    fn write(&self, file: &File, data: &[u8], _: u64) -> abi::Result<usize> {
-        if !file.cred.has_in(&self.0.user, vfs::Caps::NET_ADMIN) {
-            return Err(abi::errno::EPERM);
-        }
-        self.0.set_fast_open_keys(data)?;
-        Ok(data.len())
+/// `net.ipv4.tcp_fastopen_key`: what cookies are made with, one or two keys. A secret.
+fn fast_open_keys(ns: &Arc<NetNs>) -> Words {
+    Words {
+        ns: ns.clone(),
+        mode: 0o600,
+        show: |ns| ns.fast_open_keys(),
+        set: |ns, keys| ns.set_fast_open_keys(keys),
     }
 }
 
@@ -289,10 +295,10 @@ pub(super) fn settings(ns: &Arc<NetNs>, first: &Arc<NetNs>) -> StaticDir {
             "ip_nonlocal_bind",
             within("ip_nonlocal_bind", &[0], (0, 255)),
         )
-        .file("tcp_congestion_control", DefaultCongestion(ns.clone()))
+        .file("tcp_congestion_control", default_congestion(ns))
         .text("tcp_available_congestion_control", "reno cubic\n")
         .text("tcp_allowed_congestion_control", "reno cubic\n")
-        .file("tcp_fastopen_key", FastOpenKeys(ns.clone()));
+        .file("tcp_fastopen_key", fast_open_keys(ns));
     let ipv4 = TCP.iter().fold(ipv4, |dir, &(name, first, range)| {
         dir.file(name, within(name, first, range))
     });
