@@ -12,7 +12,8 @@ impl NetNamespace {
             h.serve();
         }
         if let Some(u) = &self.way_out {
-            u.serve(|port, peer, fd| tcp::accept_from_outside(self, port, peer, fd));
+            let me = self.clone();
+            u.serve(move |port, peer, fd| tcp::accept_from_outside(&me, port, peer, fd));
         }
     }
 }
