@@ -27,14 +27,11 @@ impl Upper for Stack {
         if ruled && self.answer_came(from, to.port, &data) {
             return Taken::Yes;
         }
-        if udp::arrived(&ns, from, to, &data, info) {
-            if ruled {
-                self.gate.heard(to.port, from);
-            }
-            Taken::Yes
-        } else {
-            Taken::No
+        let taken = udp::arrived(&ns, from, to, &data, info);
+        if ruled && taken != Taken::No {
+            self.gate.heard(to.port, from);
         }
+        taken
     }
 
     fn icmp_error(

@@ -566,13 +566,17 @@ impl NetNamespace {
         s
     }
 
-    /// `/proc/net/netstat`: the fields that tools look for.
+    /// `/proc/net/netstat`.
     fn netstat(&self) -> String {
         let counters = self.counters();
-        netstat(|f| {
-            let found = counters.iter().find(|((g, n), _)| *g == "IpExt" && *n == f);
-            found.map_or(0, |(_, n)| *n)
-        })
+        let of = |group: &'static str| {
+            let counters = &counters;
+            move |f: &str| {
+                let found = counters.iter().find(|((g, n), _)| *g == group && *n == f);
+                found.map_or(0, |(_, n)| *n)
+            }
+        };
+        pair("TcpExt", TCP_EXT, of("TcpExt")) + &pair("IpExt", IP_EXT, of("IpExt"))
     }
 
     /// `/proc/net/snmp6`.
@@ -586,20 +590,38 @@ impl NetNamespace {
     }
 }
 
-fn netstat(count: impl Fn(&str) -> i64) -> String {
-    let tcp = "SyncookiesSent SyncookiesRecv SyncookiesFailed EmbryonicRsts PruneCalled \
-               RcvPruned OfoPruned OutOfWindowIcmps LockDroppedIcmps ArpFilter TW TWRecycled \
-               TWKilled PAWSActive PAWSEstab DelayedACKs DelayedACKLocked DelayedACKLost \
-               ListenOverflows ListenDrops TCPHPHits TCPPureAcks TCPHPAcks TCPLostRetransmit \
-               TCPFastRetrans TCPTimeouts TCPAbortOnData TCPAbortOnClose TCPAbortOnMemory \
-               TCPAbortOnTimeout TCPMemoryPressures TCPBacklogDrop TCPRcvCollapsed \
-               TCPOFOQueue TCPReqQFullDoCookies TCPReqQFullDrop TCPRetransFail \
-               TCPRcvQDrop TCPSynRetrans TCPOrigDataSent";
-    let ip = "InNoRoutes InTruncatedPkts InMcastPkts OutMcastPkts InBcastPkts OutBcastPkts \
-              InOctets OutOctets InMcastOctets OutMcastOctets InBcastOctets OutBcastOctets \
-              InCsumErrors InNoECTPkts InECT1Pkts InECT0Pkts InCEPkts ReasmOverlaps";
-    pair("TcpExt", tcp, |_| 0) + &pair("IpExt", ip, count)
-}
+/// The names of `TcpExt` (`snmp4_net_list`). What is not counted is 0.
+const TCP_EXT: &str = "SyncookiesSent SyncookiesRecv SyncookiesFailed EmbryonicRsts PruneCalled RcvPruned OfoPruned \
+    OutOfWindowIcmps LockDroppedIcmps ArpFilter TW TWRecycled TWKilled PAWSActive PAWSEstab \
+    BeyondWindow TSEcrRejected PAWSOldAck PAWSTimewait DelayedACKs DelayedACKLocked \
+    DelayedACKLost ListenOverflows ListenDrops TCPHPHits TCPPureAcks TCPHPAcks TCPRenoRecovery \
+    TCPSackRecovery TCPSACKReneging TCPSACKReorder TCPRenoReorder TCPTSReorder TCPFullUndo \
+    TCPPartialUndo TCPDSACKUndo TCPLossUndo TCPLostRetransmit TCPRenoFailures TCPSackFailures \
+    TCPLossFailures TCPFastRetrans TCPSlowStartRetrans TCPTimeouts TCPLossProbes \
+    TCPLossProbeRecovery TCPRenoRecoveryFail TCPSackRecoveryFail TCPRcvCollapsed \
+    TCPBacklogCoalesce TCPDSACKOldSent TCPDSACKOfoSent TCPDSACKRecv TCPDSACKOfoRecv \
+    TCPAbortOnData TCPAbortOnClose TCPAbortOnMemory TCPAbortOnTimeout TCPAbortOnLinger \
+    TCPAbortFailed TCPMemoryPressures TCPMemoryPressuresChrono TCPSACKDiscard TCPDSACKIgnoredOld \
+    TCPDSACKIgnoredNoUndo TCPSpuriousRTOs TCPMD5NotFound TCPMD5Unexpected TCPMD5Failure \
+    TCPSackShifted TCPSackMerged TCPSackShiftFallback TCPBacklogDrop PFMemallocDrop \
+    TCPMinTTLDrop TCPDeferAcceptDrop IPReversePathFilter TCPTimeWaitOverflow \
+    TCPReqQFullDoCookies TCPReqQFullDrop TCPRetransFail TCPRcvCoalesce TCPOFOQueue TCPOFODrop \
+    TCPOFOMerge TCPChallengeACK TCPSYNChallenge TCPFastOpenActive TCPFastOpenActiveFail \
+    TCPFastOpenPassive TCPFastOpenPassiveFail TCPFastOpenListenOverflow TCPFastOpenCookieReqd \
+    TCPFastOpenBlackhole TCPSpuriousRtxHostQueues BusyPollRxPackets TCPAutoCorking \
+    TCPFromZeroWindowAdv TCPToZeroWindowAdv TCPWantZeroWindowAdv TCPSynRetrans TCPOrigDataSent \
+    TCPHystartTrainDetect TCPHystartTrainCwnd TCPHystartDelayDetect TCPHystartDelayCwnd \
+    TCPACKSkippedSynRecv TCPACKSkippedPAWS TCPACKSkippedSeq TCPACKSkippedFinWait2 \
+    TCPACKSkippedTimeWait TCPACKSkippedChallenge TCPWinProbe TCPKeepAlive TCPMTUPFail \
+    TCPMTUPSuccess TCPDelivered TCPDeliveredCE TCPAckCompressed TCPZeroWindowDrop TCPRcvQDrop \
+    TCPWqueueTooBig TCPFastOpenPassiveAltKey TcpTimeoutRehash TcpDuplicateDataRehash \
+    TCPDSACKRecvSegs TCPDSACKIgnoredDubious TCPMigrateReqSuccess TCPMigrateReqFailure \
+    TCPPLBRehash TCPAORequired TCPAOBad TCPAOKeyNotFound TCPAOGood TCPAODroppedIcmps";
+
+/// The names of `IpExt` (`snmp4_ipextstats_list`).
+const IP_EXT: &str = "InNoRoutes InTruncatedPkts InMcastPkts OutMcastPkts InBcastPkts OutBcastPkts InOctets \
+    OutOctets InMcastOctets OutMcastOctets InBcastOctets OutBcastOctets InCsumErrors InNoECTPkts \
+    InECT1Pkts InECT0Pkts InCEPkts ReasmOverlaps";
 
 fn snmp6(count: impl Fn(&str) -> i64) -> String {
     const NAMES: &str = "\

@@ -7,7 +7,7 @@ use crate::ip_packet::{Packet, take_apart};
 use crate::options::Common;
 use crate::sys::{AF_INET, AF_INET6};
 use bytes::Bytes;
-use netstack::ip::{IcmpError, Info, Marks};
+use netstack::ip::{IcmpError, Info, Marks, Taken};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -103,8 +103,8 @@ impl Quote<'_> {
 pub(crate) trait UdpReceiver: Send + Sync {
     /// How well it fits what comes from there by a device; `None`: not at all.
     fn takes(&self, from: Endpoint, to: Endpoint, device: i32) -> Option<u32>;
-    /// A datagram comes; it is lost where there is no room.
-    fn put(&self, data: Bytes, from: Endpoint, came: Arrival);
+    /// A datagram comes; it may be lost, for there is no room, or refused.
+    fn put(&self, data: Bytes, from: Endpoint, came: Arrival) -> Taken;
     /// The only end that it has to do with, where it is connected.
     fn peer(&self) -> Option<Endpoint>;
     /// What it sent did not arrive.

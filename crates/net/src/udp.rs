@@ -30,7 +30,7 @@ use abi::errno::{
     EPIPE,
 };
 use bytes::Bytes;
-use netstack::ip::{Cast, ErrorKind, IcmpError, Info, Marks, Origin, SendError, Severity};
+use netstack::ip::{Cast, ErrorKind, IcmpError, Info, Marks, Origin, SendError, Severity, Taken};
 use parking_lot::Mutex;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -92,11 +92,11 @@ pub(crate) fn arrived(
     to: Endpoint,
     data: &[u8],
     info: &Info,
-) -> bool {
+) -> Taken {
     let came = Arrival::outside(to.ip, info).at(to.port);
     if info.cast != Cast::Unicast {
         to_all(ns, from, to, data, came);
-        return true;
+        return Taken::Yes;
     }
     let ask = |f: &Filter| ask_of(f, from, &came, data);
     let coming = Coming { from, ask: &ask };
@@ -104,11 +104,10 @@ pub(crate) fn arrived(
         .udp
         .lookup(to, Some(coming), |rx| rx.takes(from, to, came.device));
     let Some(rx) = found else {
-        return false;
+        return Taken::No;
     };
     // A piece of a large frame would keep the whole.
-    rx.put(Bytes::copy_from_slice(data), from, came);
-    true
+    rx.put(Bytes::copy_from_slice(data), from, came)
 }
 
 /// What a program that chooses says of a datagram.
@@ -157,16 +156,20 @@ impl UdpReceiver for UdpRx {
         }
     }
 
-    fn put(&self, mut data: Bytes, from: Endpoint, came: Arrival) {
+    fn put(&self, mut data: Bytes, from: Endpoint, came: Arrival) -> Taken {
         let filter = &self.socket.common.filter;
         if filter.is_on() {
             let made = Framed::udp(from, &came, &data);
             let Some(n) = filter.admits(&made.seen(Some(0)), HEADER) else {
-                return self.socket.queue.lose();
+                self.socket.queue.lose();
+                return Taken::Refused;
             };
             data.truncate(n - HEADER);
         }
-        self.socket.queue.put(data, from, came);
+        match self.socket.queue.put(data, from, came) {
+            true => Taken::Yes,
+            false => Taken::Lost,
+        }
     }
 
     fn failed(&self, q: &Quote<'_>) {

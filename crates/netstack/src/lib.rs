@@ -3,10 +3,11 @@
 //! and a way to send frames.
 //!
 //! ```text
-//! tcp     one connection's end: segments in, segments out
-//! ip      frames to datagrams and back: devices, neighbours, routes, fragments, ICMP
-//! setup   what a stack starts with
-//! time    the clock that both are told
+//! tcp       one connection's end: segments in, segments out
+//! ip        frames to datagrams and back: devices, neighbours, routes, fragments, ICMP
+//! counters  what both count
+//! setup     what a stack starts with
+//! time      the clock that both are told
 //! ```
 //!
 //! `ip` and `tcp` do not know each other but for [`tcp::Header`], which `ip` reads and writes.
@@ -20,6 +21,7 @@
 //!
 #![forbid(unsafe_code)]
 
+pub mod counters;
 pub mod ip;
 pub mod setup;
 pub mod tcp;

@@ -76,18 +76,18 @@ impl DatagramQueue {
         }
     }
 
-    /// A datagram comes; it is lost where there is no room.
-    pub fn put(&self, data: Bytes, from: Endpoint, came: Arrival) {
+    /// A datagram comes; false where it is lost, for there is no room.
+    pub fn put(&self, data: Bytes, from: Endpoint, came: Arrival) -> bool {
         {
             let mut q = self.state.lock();
             let limit = self.common.rcvbuf.load(Ordering::Relaxed) as usize;
             let size = data.len() + OVERHEAD;
             if q.shut {
-                return;
+                return true;
             }
             if q.bytes + size > limit.max(size) {
                 q.lost = q.lost.wrapping_add(1);
-                return;
+                return false;
             }
             if q.memory.is_none() {
                 q.memory = self.common.user.get().map(|u| u.force(Kind::Kmem, 0));
@@ -96,7 +96,7 @@ impl DatagramQueue {
                 .as_mut()
                 .is_some_and(|m| !m.grow(size as u64, u64::MAX))
             {
-                return;
+                return false;
             }
             q.bytes += size;
             let lost = q.lost;
@@ -110,6 +110,7 @@ impl DatagramQueue {
             });
         }
         self.common.notify(Events::READABLE);
+        true
     }
 
     /// The first one: taken, or shared with the queue (MSG_PEEK), where it is that at the offset of

@@ -45,6 +45,7 @@ use abi::errno::{
 };
 use abi::{Errno, Result};
 use bytes::Bytes;
+use netstack::counters::Mib;
 use netstack::ip::{Cast, ErrorKind, IcmpError, Marks, Pair, Path, Severity};
 use netstack::tcp::{
     Changes, Connection, Emitted, Failure, Flags, Header, Output, Segment, Seq, State as Phase,
@@ -254,6 +255,7 @@ impl Remote {
         if !c.enter() {
             return Err(EADDRNOTAVAIL);
         }
+        stack.ip.count(Mib::TcpActiveOpens);
         // They may have changed before it could be seen: see `Stack::set_rules`.
         let other = stack.gate.generation() != rules && c.is_ruled();
         if other && !stack.gate.still_allows(to, c.names()) {
@@ -281,7 +283,14 @@ impl Remote {
         let config = super::options::config(offset, &path, pair, listener.common(), options);
         let iss = stack.secret.initial(&ends, now);
         let iss = least.filter(|l| iss.is_before(*l)).unwrap_or(iss);
-        let Greeting { early, option } = listener.greet(pair, syn, now);
+        let Greeting {
+            early,
+            option,
+            missed,
+        } = listener.greet(pair, syn, now);
+        if let Some(mib) = missed {
+            stack.ip.count(mib);
+        }
         let mut engine = match &early {
             Some(_) => Connection::accept_fast(config, iss, now, syn),
             None => Connection::accept(config, iss, now, syn),
@@ -296,6 +305,8 @@ impl Remote {
             }
         });
         if is_early {
+            stack.ip.count(Mib::TcpPassiveOpens);
+            stack.ip.count(Mib::ExtFastOpenPassive);
             let ends = (endpoint(pair.local), endpoint(pair.remote));
             listener.admit_from_outside(c.clone(), c.common.clone(), ends);
         }
@@ -470,7 +481,7 @@ impl Remote {
         {
             let mut b = self.backlog.lock();
             if bytes > 0 && b.bytes + bytes > BACKLOG {
-                return;
+                return self.stack.ip.count(Mib::ExtBacklogDrop);
             }
             b.bytes += bytes;
             b.all.push_back(item);
@@ -591,6 +602,9 @@ impl Remote {
         after.events |= events(changes);
         if changes.contains(Changes::ESTABLISHED) {
             s.early = None;
+            if s.listener.is_some() {
+                self.stack.ip.count(Mib::TcpPassiveOpens);
+            }
             if let Some(learnt) = s.engine.take_learnt() {
                 self.common.ns.fast_open.learn(self.pair, learnt);
             }
@@ -607,7 +621,9 @@ impl Remote {
         };
         match e.kind {
             ErrorKind::PacketTooBig(mtu) => {
-                if s.engine.is_outstanding(seq) {
+                if !s.engine.is_outstanding(seq) {
+                    self.stack.ip.count(Mib::ExtOutOfWindowIcmps);
+                } else {
                     self.stack.ip.path_mtu_learnt(t, self.pair.remote.ip(), mtu);
                     if let Ok(p) = self.stack.path_again(&self.common, self.pair, &s.path) {
                         s.path = p;
@@ -653,6 +669,9 @@ impl Remote {
         s.held.set(s.engine.memory());
         self.relieve(s);
         self.hurry_orphan(s, t);
+        if let Some(counts) = s.engine.take_counts() {
+            self.stack.ip.add_counts(&counts);
+        }
         if s.orphan.is_some() && !s.over && s.engine.state() == Phase::TimeWait {
             self.retire(s);
         }

@@ -150,6 +150,7 @@ fn set_by_namespace(c: &mut Config, common: &Common) {
     }
     for (name, to) in [
         ("tcp_syn_retries", &mut c.syn_retries),
+        ("tcp_syn_linear_timeouts", &mut c.syn_linear),
         ("tcp_synack_retries", &mut c.answer_retries),
         ("tcp_retries2", &mut c.retries),
     ] {

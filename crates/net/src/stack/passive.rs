@@ -16,7 +16,8 @@ use crate::frames::Framed;
 use crate::inet::InetOptions;
 use crate::interface::stays;
 use crate::ns::NetNamespace;
-use crate::tcp::{Begin, Listener};
+use crate::tcp::{Begin, Listener, Refusal};
+use netstack::counters::Mib;
 use netstack::ip::{Cast, Info, Pair, Path, Taken};
 use netstack::tcp::{Config, Connection, Flags, Header, Segment, Seq, TimeWaitAnswer};
 use netstack::time::Instant;
@@ -76,6 +77,7 @@ impl Stack {
             pair = self.connections.recyclable(now(), (from.ip, pair.remote))?;
         }
         let next = self.connections.recycle(ns, &pair)?;
+        self.ip.count(Mib::ExtTwRecycled);
         Some((pair.local.port(), next))
     }
 
@@ -146,6 +148,8 @@ impl Stack {
                 Remote::accept(&me, &l, now, syn);
             }
             Begin::ByCookie => {
+                self.ip.count(Mib::ExtReqQFullDoCookies);
+                self.ip.count(Mib::ExtSyncookiesSent);
                 let config = self.config_for(&l, &path, pair);
                 let header = self
                     .secret
@@ -153,7 +157,7 @@ impl Stack {
                 self.answer(now, &path, pair, &header);
             }
             // It is sent again by who wants to connect.
-            Begin::No => {}
+            Begin::No(why) => self.count_refusal(why),
         }
         Taken::Yes
     }
@@ -178,15 +182,27 @@ impl Stack {
         }
         let config = self.config_for(l, &path, pair);
         let Some(cookie) = self.secret.check(&ends(pair), &segment, now, &config) else {
+            self.ip.count(Mib::ExtSyncookiesFailed);
             return Taken::No;
         };
-        if l.may_begin(now) != Begin::No {
+        self.ip.count(Mib::ExtSyncookiesRecv);
+        if let Begin::No(why) = l.may_begin(now) {
+            self.count_refusal(why);
+        } else {
             let engine = Connection::accept_cookie(config, &cookie, now);
             if let Some(c) = Remote::half_open(self, (l, None), (pair, named), path, engine) {
                 c.deliver(segment);
             }
         }
         Taken::Yes
+    }
+
+    fn count_refusal(&self, why: Refusal) {
+        self.ip.count(match why {
+            Refusal::Accepts => Mib::ExtListenOverflows,
+            Refusal::HalfOpen => Mib::ExtReqQFullDrop,
+        });
+        self.ip.count(Mib::ExtListenDrops);
     }
 
     fn config_for(&self, l: &Listener, path: &Path, pair: Pair) -> Config {
@@ -197,8 +213,7 @@ impl Stack {
 
     /// A segment without a connection.
     fn answer(&self, now: Instant, path: &Path, pair: Pair, header: &Header) {
-        let marks = netstack::ip::Marks::default();
-        let _ = self.ip.send_tcp(now, path, pair, header, &[], 0, &marks);
+        let _ = self.ip.send_answer(now, path, pair, header);
         self.timers.look_at(self.ip.deadline());
     }
 }

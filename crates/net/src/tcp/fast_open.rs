@@ -19,6 +19,7 @@ use crate::protocol::{Block, Caller};
 use crate::sys::*;
 use abi::Result;
 use abi::errno::{EAGAIN, EINVAL, EISCONN, EOPNOTSUPP};
+use netstack::counters::Mib;
 use netstack::ip::Pair;
 use netstack::tcp::Segment;
 use netstack::tcp::fast_open::{Cookie, FastOpen};
@@ -106,6 +107,17 @@ pub(crate) struct Greeting {
     pub early: Option<EarlyOpen>,
     /// The option of the answer.
     pub option: Option<FastOpen>,
+    /// What is counted where the connection is not there at once.
+    pub missed: Option<Mib>,
+}
+
+impl Greeting {
+    fn missed(mib: Mib) -> Greeting {
+        Greeting {
+            missed: Some(mib),
+            ..Greeting::default()
+        }
+    }
 }
 
 impl Listener {
@@ -118,15 +130,18 @@ impl Listener {
         let ns = &self.common.ns;
         let setting = ns.fast_open_setting();
         let most = self.most_early();
-        if setting & SERVER == 0 || most == 0 || !self.early.lock().has_room(most, now) {
+        if setting & SERVER == 0 || most == 0 {
             return Greeting::default();
+        }
+        if !self.early.lock().has_room(most, now) {
+            return Greeting::missed(Mib::ExtFastOpenListenOverflow);
         }
         let needs_cookie = setting & SERVER_WITHOUT_COOKIE == 0
             && !self.options.on(SOL_TCP, TCP_FASTOPEN_NO_COOKIE);
         if !needs_cookie {
             return Greeting {
                 early: self.open_early(now),
-                option: None,
+                ..Greeting::default()
             };
         }
         let Some(asked) = asked else {
@@ -146,6 +161,10 @@ impl Listener {
         Greeting {
             early: if is_good { self.open_early(now) } else { None },
             option: Some(answer).filter(|_| !is_new),
+            missed: match asked.cookie {
+                None => Some(Mib::ExtFastOpenCookieReqd),
+                Some(_) => (!is_good).then_some(Mib::ExtFastOpenPassiveFail),
+            },
         }
     }
 

@@ -21,7 +21,7 @@ use ends::{Between, Ends};
 pub use ends::{bindable, route};
 use fast_open::Opens;
 pub(crate) use fast_open::{EarlyOpen, Greeting};
-pub(crate) use outside::{Begin, Dial, Dialer};
+pub(crate) use outside::{Begin, Dial, Dialer, Refusal};
 pub use outside::{Outside, accept_from_outside};
 pub(crate) use stamped::Stamped;
 

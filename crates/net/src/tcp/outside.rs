@@ -138,8 +138,16 @@ pub(crate) enum Begin {
     Yes,
     /// There are many already: without keeping anything for it.
     ByCookie,
+    No(Refusal),
+}
+
+/// Why it does not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Refusal {
     /// Nobody accepts what is there.
-    No,
+    Accepts,
+    /// Too many handshakes are under way, and cookies are off.
+    HalfOpen,
 }
 
 /// A connection to a published port comes from outside: it goes to whoever listens there, or is
@@ -211,7 +219,7 @@ impl Listener {
             (q.closed || q.full(), q.backlog)
         };
         if full {
-            return Begin::No;
+            return Begin::No(Refusal::Accepts);
         }
         let half_open = self.half_open.load(Ordering::Relaxed);
         let is_few = half_open < backlog.clamp(HALF_OPEN.0, HALF_OPEN.1);
@@ -222,7 +230,7 @@ impl Listener {
                 let most = most.map_or(HALF_OPEN.1, |n| usize::try_from(n).unwrap_or(0));
                 return match is_few && half_open < most - most / 4 {
                     true => Begin::Yes,
-                    false => Begin::No,
+                    false => Begin::No(Refusal::HalfOpen),
                 };
             }
             Some(2) => {}

@@ -1,12 +1,12 @@
 //! A packet for this host to its transport.
 
 use super::Ip;
-use super::counters::Mib;
 use super::errors::Cause;
 use super::receive::Arrival;
 use super::segment;
-use super::types::{Cast, FrameMeta, Info, Marks, Pair, Path, Taken};
+use super::types::{Cast, FrameMeta, Info, Pair, Path, Taken};
 use super::wire::{ICMP, ICMPV6, IGMP, Sum, TCP, UDP, be16, is_link_local};
+use crate::counters::Mib;
 use crate::tcp::{self, Header, Segment};
 use bytes::Bytes;
 use netfilter::packet::Meta;
@@ -124,6 +124,7 @@ impl Ip {
         if d.cast != Cast::Unicast {
             return;
         }
+        self.snmp.count(Mib::TcpInSegs);
         let body = d.body();
         let Some(read) = segment::read(body) else {
             self.snmp.count(Mib::TcpInErrs);
@@ -157,8 +158,9 @@ impl Ip {
             && let Some(reset) = reset
             && let Some(path) = self.path_back(at, d, Some(d.to))
         {
+            self.snmp.count(Mib::TcpOutRsts);
             // A reset that finds no room is asked for again.
-            let _ = self.send_tcp(at.now, &path, pair, &reset, &[], 0, &Marks::default());
+            let _ = self.send_answer(at.now, &path, pair, &reset);
         }
     }
 
@@ -214,26 +216,38 @@ impl Ip {
         let pair = d.pair(at.dev.index, be16(body, 2), be16(body, 0));
         let size = usize::from(at.meta.gso_size);
         let many = at.meta.gso_kind() == FrameMeta::GSO_UDP_L4 && size > 0 && payload.len() > size;
+        let put = |payload, gro| {
+            let taken = at.upper.udp(at.now, pair, payload, gro, info);
+            match taken {
+                Taken::Yes => self
+                    .snmp
+                    .count_by(v4, Mib::UdpInDatagrams, Mib::Udp6InDatagrams),
+                Taken::Lost => {
+                    errors();
+                    self.snmp
+                        .count_by(v4, Mib::UdpRcvbufErrors, Mib::Udp6RcvbufErrors);
+                }
+                Taken::Refused => errors(),
+                Taken::No => {}
+            }
+            taken
+        };
         let taken = if many && at.upper.wants_joined(&pair) {
-            let gro = Some(at.meta.gso_size);
-            at.upper.udp(at.now, pair, payload, gro, info)
+            put(payload, Some(at.meta.gso_size))
         } else if many {
             let mut taken = Taken::Yes;
             for first in (0..payload.len()).step_by(size) {
                 let one = payload.slice(first..payload.len().min(first + size));
-                taken = at.upper.udp(at.now, pair, one, None, info);
+                taken = put(one, None);
                 if taken == Taken::No {
                     break;
                 }
             }
             taken
         } else {
-            at.upper.udp(at.now, pair, payload, None, info)
+            put(payload, None)
         };
-        if taken == Taken::Yes {
-            self.snmp
-                .count_by(v4, Mib::UdpInDatagrams, Mib::Udp6InDatagrams);
-        } else {
+        if taken == Taken::No {
             self.snmp.count_by(v4, Mib::UdpNoPorts, Mib::Udp6NoPorts);
             self.refuse(at, d, Cause::Port);
         }

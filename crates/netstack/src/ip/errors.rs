@@ -1,7 +1,6 @@
 //! ICMP errors that are sent (RFC 1122 3.2.2, RFC 1812 4.3.2, RFC 4443 2.4), and how often.
 
 use super::Ip;
-use super::counters::Mib;
 use super::deliver::Datagram;
 use super::extension::Problem;
 use super::icmp::quoted_packet;
@@ -11,6 +10,7 @@ use super::reassembly::Expired;
 use super::receive::Arrival;
 use super::types::{Cast, Marks, Path};
 use super::wire::{ICMP, ICMPV6};
+use crate::counters::Mib;
 use crate::time::Instant;
 use netfilter::conntrack::Track;
 use netfilter::packet::Meta;

@@ -7,7 +7,6 @@
 //! - Each step costs a packet one of its hops: what goes round ends.
 
 use super::Ip;
-use super::counters::Mib;
 use super::deliver::Datagram;
 use super::device::Dev;
 use super::errors::Cause;
@@ -15,6 +14,7 @@ use super::extension::{self, V4Options};
 use super::receive::Arrival;
 use super::types::{Cast, FrameMeta, NoRoute, Sent};
 use super::wire::{Head, be16, is_link_local};
+use crate::counters::Mib;
 use crate::setup::ReversePath;
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,12 +1,12 @@
 //! ICMP messages: echoes are answered, errors are told to the transport that they are about.
 
 use super::Ip;
-use super::counters::Mib;
 use super::deliver::{Datagram, socket_addr};
 use super::receive::Arrival;
 use super::types::{About, Cast, ErrorKind, IcmpError, Info, Marks, Origin, Pair, Severity};
 use super::wire::{ICMP, ICMPV6, Sum, TCP, UDP, be16, be32};
 use super::{multicast, ndisc};
+use crate::counters::Mib;
 use crate::tcp::Seq;
 use abi::errno;
 use netfilter::packet::Meta;

@@ -61,15 +61,16 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-pub use counters::{Counts, DeviceCounts, Mib};
+pub use counters::{Counts, DeviceCounts};
 pub use neighbour::{NeighbourInfo, NeighbourState};
 pub use segment::tcp_header_len;
 pub use types::*;
 pub use wire::pseudo_sum;
 
+use crate::counters::{Mib, Snmp, Tally};
 use crate::setup::{Device, Route, Setup};
 use crate::time::Instant;
-use counters::{DeviceCounters, Snmp, count};
+use counters::{DeviceCounters, count};
 use device::{Dev, Due, LinkState};
 use errors::Limits;
 use groups::Groups;
@@ -489,6 +490,15 @@ impl Ip {
         let table = self.table();
         let of = |d: &Arc<Dev>| d.link.neighbours.lock().list(now, d.index);
         table.devices.iter().flat_map(of).collect()
+    }
+
+    /// What a connection has counted.
+    pub fn add_counts(&self, tally: &Tally) {
+        self.snmp.add_all(tally);
+    }
+
+    pub fn count(&self, mib: Mib) {
+        self.snmp.count(mib);
     }
 
     #[must_use]

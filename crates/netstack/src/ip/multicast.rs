@@ -1,7 +1,6 @@
 //! IGMP and MLD: queries that come, reports that are sent.
 
 use super::Ip;
-use super::counters::Mib;
 use super::deliver::Datagram;
 use super::device::Dev;
 use super::groups::{News, Version};
@@ -11,6 +10,7 @@ use super::types::{Cast, FrameMeta, Gateway, Sent};
 use super::wire::{
     Head, ICMPV6, IGMP, Sum, TYPE_IPV4, TYPE_IPV6, V4, V6, be16, be32, group_mac, is_link_local,
 };
+use crate::counters::Mib;
 use crate::time::Instant;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -178,7 +178,7 @@ impl Ip {
             to,
         }
         .write(&mut head, &ALERT);
-        self.snmp.count(Mib::IpOutRequests);
+        self.count_sent(true, head.packet().len() + m.len());
         // What finds no room is told once more.
         let (Sent::Yes | Sent::Full) = self.transmit(dev, &FrameMeta::default(), &head, &[&m]);
     }
@@ -204,7 +204,7 @@ impl Ip {
         .write(&mut head);
         // Hop by hop, with a router's alert (RFC 2711).
         head.push(&[ICMPV6, 0, 5, 2, 0, 0, 1, 0]);
-        self.snmp.count(Mib::Ip6OutRequests);
+        self.count_sent(false, head.packet().len() + m.len());
         self.snmp.count(Mib::Icmp6OutMsgs);
         let (Sent::Yes | Sent::Full) = self.transmit(dev, &FrameMeta::default(), &head, &[&m]);
     }

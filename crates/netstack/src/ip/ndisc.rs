@@ -1,7 +1,6 @@
 //! IPv6's neighbour discovery (RFC 4861) of a host that is configured by others: it answers for
 //! its addresses and asks for neighbours; routers' advertisements and redirects are counted only.
 
-use super::counters::Mib;
 use super::deliver::Datagram;
 use super::groups::ALL_NODES;
 use super::neighbour::{Ask, Heard, How};
@@ -9,6 +8,7 @@ use super::receive::Arrival;
 use super::types::{Cast, FrameMeta, Sent};
 use super::wire::{Head, ICMPV6, Mac, Sum, TYPE_IPV6, V6, group_mac, solicited_node};
 use super::{Ip, device::Dev};
+use crate::counters::Mib;
 use smoltcp::wire::{NdiscOption, NdiscOptionType};
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -150,7 +150,7 @@ impl Ip {
         .write(&mut head);
         head.push(&m);
         self.snmp.count(Mib::Icmp6OutMsgs);
-        self.snmp.count(Mib::Ip6OutRequests);
+        self.count_sent(false, head.packet().len());
         // Whoever asks asks again.
         let (Sent::Yes | Sent::Full) = self.transmit(dev, &FrameMeta::default(), &head, &[]);
     }

@@ -1,7 +1,7 @@
 //! A packet to a frame for its next hop.
 
 use super::Ip;
-use super::counters::{Mib, count};
+use super::counters::count;
 use super::device::Dev;
 use super::icmp::quoted_packet;
 use super::neighbour::{Ask, Hop, QueuedPacket};
@@ -11,6 +11,7 @@ use super::types::{
     Cast, ErrorKind, FrameMeta, IcmpError, Info, Origin, Path, SendError, Sent, Severity, Upper,
 };
 use super::wire::{BROADCAST, Head, ICMP, ICMPV6, Mac, TYPE_IPV4, TYPE_IPV6, group_mac};
+use crate::counters::Mib;
 use crate::time::Instant;
 use abi::errno;
 use std::collections::VecDeque;
@@ -67,8 +68,7 @@ impl Ip {
         head.ethernet(mac, dev.mac, ethertype);
         let sent = self.transmit(dev, meta, head, payload);
         if sent == Sent::Yes {
-            self.snmp
-                .count_by(v4, Mib::IpOutRequests, Mib::Ip6OutRequests);
+            self.count_sent(v4, head.packet().len() + total(payload));
         }
         Ok(sent)
     }
@@ -108,10 +108,20 @@ impl Ip {
             if self.transmit(dev, &w.meta, &head, &[&w.packet]) == Sent::Full {
                 count(&dev.link.counters.tx_dropped);
             } else {
-                self.snmp
-                    .count_by(v4, Mib::IpOutRequests, Mib::Ip6OutRequests);
+                self.count_sent(v4, w.packet.len());
             }
         }
+    }
+
+    pub(super) fn count_sent(&self, v4: bool, len: usize) {
+        self.snmp
+            .count_by(v4, Mib::IpOutRequests, Mib::Ip6OutRequests);
+        let octets = if v4 {
+            Mib::IpExtOutOctets
+        } else {
+            Mib::Ip6OutOctets
+        };
+        self.snmp.add(octets, len as u64);
     }
 
     /// A neighbour does not answer: the senders of what waited for it are told (as Linux's

@@ -1,6 +1,6 @@
 //! A frame to a packet for this host.
 
-use super::counters::{Mib, count};
+use super::counters::count;
 use super::device::Dev;
 use super::errors::Cause;
 use super::extension::{self, Fragment, Fragments, V4Options, Walk};
@@ -11,6 +11,7 @@ use super::wire::{
     BROADCAST, ETHERNET, Mac, Sum, TYPE_ARP, TYPE_IPV4, TYPE_IPV6, TYPE_QINQ, TYPE_VLAN, be16,
 };
 use super::{Ip, deliver::Datagram};
+use crate::counters::Mib;
 use crate::time::Instant;
 use bytes::Bytes;
 use netfilter::packet::Meta;
@@ -116,6 +117,7 @@ impl Ip {
 
     fn receive_v4(&self, at: &Arrival<'_>, mut packet: Bytes) {
         self.snmp.count(Mib::IpInReceives);
+        self.snmp.add(Mib::IpExtInOctets, packet.len() as u64);
         let Ok(p) = Ipv4Packet::new_checked(&packet[..]) else {
             return self.snmp.count(Mib::IpInHdrErrors);
         };
@@ -299,6 +301,7 @@ impl Ip {
 
     fn receive_v6(&self, at: &Arrival<'_>, mut packet: Bytes) {
         self.snmp.count(Mib::Ip6InReceives);
+        self.snmp.add(Mib::Ip6InOctets, packet.len() as u64);
         let Ok(p) = Ipv6Packet::new_checked(&packet[..]) else {
             return self.snmp.count(Mib::Ip6InTruncatedPkts);
         };

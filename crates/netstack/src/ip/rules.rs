@@ -17,7 +17,7 @@
 //!   unless somebody else does so just now. Where nobody does for a while, [`Ip::timer`] does.
 
 use super::Ip;
-use super::counters::{Mib, count};
+use super::counters::count;
 use super::deliver::{Datagram, socket_addr};
 use super::device::{Dev, Due};
 use super::errors::{Cause, is_icmp_error};
@@ -323,8 +323,7 @@ impl Ip {
         if sent == Sent::Yes {
             count(&dev.link.counters.tx_packets);
             dev.link.counters.tx_bytes.fetch_add(len, Relaxed);
-            self.snmp
-                .count_by(v4, Mib::IpOutRequests, Mib::Ip6OutRequests);
+            self.count_sent(v4, (len as usize).saturating_sub(super::wire::ETHERNET));
         }
         sent
     }

@@ -1,7 +1,6 @@
 //! A transport's message to packets, fragments and frames.
 
 use super::Ip;
-use super::counters::Mib;
 use super::device::Dev;
 use super::rules::Locality;
 use super::segment;
@@ -10,6 +9,7 @@ use super::types::{Cast, FrameMeta, Marks, Pair, Path, Pmtu, Raw, SendError, Sen
 use super::wire::{
     DONT_FRAGMENT, ETHERNET, Head, ICMP, ICMPV6, MORE_FRAGMENTS, Sum, TCP, UDP, V4, V6, be16, be32,
 };
+use crate::counters::Mib;
 use crate::tcp::Header;
 use crate::time::Instant;
 use netfilter::conntrack::Track;
@@ -132,6 +132,21 @@ impl Ip {
         self.send(now, path, &message, &marks)
     }
 
+    /// Sends a segment of no connection.
+    ///
+    /// # Errors
+    /// See [`Self::send`].
+    pub fn send_answer(
+        &self,
+        now: Instant,
+        path: &Path,
+        pair: Pair,
+        header: &Header,
+    ) -> Result<Sent, SendError> {
+        self.snmp.count(Mib::TcpOutSegs);
+        self.send_tcp(now, path, pair, header, &[], 0, &Marks::default())
+    }
+
     /// Sends a reset that answers a packet of a connection, by an address of this host's (`own`),
     /// or to who is on a device that is not guarded by whatever name: rules speak for the host that
     /// it asked for.
@@ -144,6 +159,8 @@ impl Ip {
         track: &Track,
     ) -> Result<Sent, SendError> {
         let (from, to) = (pair.local.ip(), pair.remote.ip());
+        self.snmp.count(Mib::TcpOutSegs);
+        self.snmp.count(Mib::TcpOutRsts);
         let mut head = [0; segment::LONGEST];
         let len = segment_header(reset, pair, 0, &mut head);
         let known = Meta {

@@ -145,6 +145,10 @@ pub struct Pair {
 pub enum Taken {
     Yes,
     No,
+    /// Somebody did who has no room for it.
+    Lost,
+    /// Somebody did whose filter does not want it.
+    Refused,
 }
 
 /// Which packet of ours an ICMP error is about.

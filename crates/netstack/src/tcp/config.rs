@@ -72,6 +72,8 @@ pub struct Config {
     pub user_timeout: Option<Duration>,
     /// How many times a SYN (or the answer to one) is sent again.
     pub syn_retries: u8,
+    /// After how many time-outs of a SYN the next one is twice as long (tcp_syn_linear_timeouts).
+    pub syn_linear: u8,
     /// tcp_retries2: after how many doublings of 200 ms unanswered data end the connection.
     pub retries: u8,
     /// TCP_LINGER2: how long an orphan waits for the peer's FIN; none: 60 s, zero: not at all.
@@ -152,6 +154,7 @@ impl Default for Config {
             keep_alive: KeepAlive::default(),
             user_timeout: None,
             syn_retries: 6,
+            syn_linear: 4,
             retries: 15,
             linger2: None,
             congestion: Congestion::Cubic,

@@ -5,6 +5,7 @@ use super::{Orphan, Out, Remote, State};
 use crate::options::Common;
 use crate::tcp_memory::{LEAST, Level, Share};
 use bytes::Bytes;
+use netstack::counters::Mib;
 use netstack::tcp::{Flags, Segment};
 use netstack::time::Instant;
 use std::time::Duration;
@@ -80,6 +81,10 @@ impl Remote {
         if unsent == 0 || unsent != o.unsent {
             *o = Orphan { unsent, since: t };
         } else if (t.since(o.since) > ORPHAN_PATIENCE || s.held.level == Level::None) && !s.over {
+            self.stack.ip.count(match s.held.level {
+                Level::None => Mib::ExtAbortOnMemory,
+                _ => Mib::ExtAbortOnTimeout,
+            });
             s.told |= s.engine.abort();
             let mut out = Out {
                 stack: &self.stack,

@@ -16,6 +16,7 @@ use crate::sys::*;
 use crate::tcp::{Listener, Outside, Stamped};
 use abi::errno::{EAGAIN, ECONNABORTED, EINVAL, EISCONN, ENOBUFS, ENOTCONN, EPIPE};
 use abi::{Errno, Result};
+use netstack::counters::Mib;
 use netstack::tcp::{State as Phase, Take, UrgentByte};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -278,6 +279,7 @@ impl Outside for Remote {
                 since: t,
             });
             if self.stack.orphans.fetch_add(1, Ordering::Relaxed) >= ORPHANS_MOST {
+                self.stack.ip.count(Mib::ExtAbortOnMemory);
                 // Too many: it is reset, as Linux does (`tcp_max_orphans`).
                 s.told |= s.engine.abort();
             }

@@ -2,6 +2,7 @@
 //! (RFC 9293 3.10.7.4, RFC 2018, RFC 2883).
 
 use super::{BASE, Changes, Connection, State};
+use crate::counters::Mib;
 use crate::tcp::scoreboard::Delivery;
 use crate::tcp::segment::{Flags, Header, Segment};
 use crate::time::Instant;
@@ -168,6 +169,8 @@ impl Connection {
             progress.delivered += n;
         }
         self.counts.delivered += progress.delivered;
+        let segments = progress.delivered.div_ceil(self.mss());
+        self.counts.tally.add(Mib::ExtDelivered, segments);
     }
 
     /// The selective blocks as places; those that make no sense are left out.
@@ -238,9 +241,11 @@ impl Connection {
     pub(super) fn await_fin(&mut self, now: Instant) -> Changes {
         let wait = self.config.linger2.unwrap_or(super::timers::FIN_WAIT2);
         if wait.is_zero() {
+            self.note(Mib::ExtAbortOnLinger);
             self.reset_peer();
             return self.end(None);
         }
+        self.note(Mib::ExtTw);
         self.timers.life = Some(now + wait);
         Changes::empty()
     }

@@ -2,6 +2,7 @@
 //! RFC 7323 2.3).
 
 use super::{Connection, State};
+use crate::counters::Mib;
 use crate::tcp::receive_queue::Inserted;
 use crate::tcp::segment::{Flags, Header, SackBlocks, Timestamps};
 use crate::time::Instant;
@@ -77,12 +78,14 @@ impl Acking {
     pub fn done(&mut self) {
         self.wanted = AckDue::Nothing;
     }
-    /// The delay is over.
-    pub fn expire(&mut self) {
-        if self.wanted == AckDue::Later {
+    /// The delay is over; true where something was put off.
+    pub fn expire(&mut self) -> bool {
+        let is_late = self.wanted == AckDue::Later;
+        if is_late {
             self.wanted = AckDue::Now;
             self.is_interactive = false;
         }
+        is_late
     }
     pub fn quicken(&mut self) {
         self.quick = QUICK;
@@ -208,6 +211,16 @@ impl Connection {
         {
             self.acking.duplicate = Some((start.max(super::BASE + 1), end));
             self.counts.duplicates_came += 1;
+            let is_old = start < self.rcv.queue.next();
+            if is_old {
+                self.note(Mib::ExtDelayedAckLost);
+            }
+            if self.agreed.sack && self.config.dsack {
+                self.note(match is_old {
+                    true => Mib::ExtDsackOldSent,
+                    false => Mib::ExtDsackOfoSent,
+                });
+            }
         }
     }
 

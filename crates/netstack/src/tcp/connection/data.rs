@@ -1,6 +1,7 @@
 //! What the peer sends: bytes, their end, the urgent mark.
 
 use super::{Changes, Connection, State, UrgentByte};
+use crate::counters::Mib;
 use crate::tcp::receive_queue::Inserted;
 use crate::tcp::segment::{Flags, Header, Segment};
 use crate::time::Instant;
@@ -34,6 +35,7 @@ impl Connection {
         }
         if len > 0 && self.rcv.is_shut && end > self.rcv.next() {
             // RFC 2525 2.17: data that nobody will read.
+            self.note(Mib::ExtAbortOnData);
             self.due.reset = super::super::reset_for(&segment);
             return self.end(None);
         }
@@ -101,9 +103,13 @@ impl Connection {
         };
         match went {
             Inserted::InOrder { .. } => self.counts.bytes_in += self.rcv.queue.next() - next,
-            Inserted::Early { .. } => self.counts.early_came += 1,
+            Inserted::Early { .. } => {
+                self.counts.early_came += 1;
+                self.note(Mib::ExtOfoQueue);
+            }
             Inserted::Duplicate if start >= next => self.duplicate_came(start, end),
-            Inserted::Duplicate | Inserted::Dropped => (),
+            Inserted::Duplicate => (),
+            Inserted::Dropped => self.note(Mib::ExtOfoDrop),
         }
         self.plan_ack(now, went, len, joined);
         if self.rcv.queue.next() > next {

@@ -1,6 +1,7 @@
 //! What a connection tells of itself (`struct tcp_info`).
 
 use super::{Connection, State};
+use crate::counters::Tally;
 use crate::tcp::fast_open::Failed;
 use crate::time::Instant;
 use std::time::Duration;
@@ -105,8 +106,8 @@ pub(super) struct Counts {
     pub early_came: u64,
     pub marks_in: u64,
     pub paws: u64,
-    pub resets_in: u64,
-    pub resets_out: u64,
+    /// What the stack's counters are told.
+    pub tally: Tally,
 }
 
 /// How fast bytes arrive, measured by round trips.

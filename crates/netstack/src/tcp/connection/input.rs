@@ -2,6 +2,7 @@
 //! (RFC 9293 3.10.7.4, RFC 5961, RFC 7323 5.3; Linux: tcp_validate_incoming).
 
 use super::{BASE, Changes, Connection, Failure, State};
+use crate::counters::Mib;
 use crate::tcp::segment::{Flags, Segment};
 use crate::time::Instant;
 use std::time::Duration;
@@ -63,9 +64,14 @@ impl Connection {
                 // The answer was lost. (Simultaneous: the peer's answer, which acknowledges.)
                 if !h.flags.contains(Flags::ACK) {
                     self.due.syn = self.may_answer(now);
+                    if self.due.syn {
+                        self.note(Mib::TcpRetransSegs);
+                        self.note(Mib::ExtSynRetrans);
+                    }
                     return Changes::empty();
                 }
             } else {
+                self.note(Mib::ExtSynChallenge);
                 self.challenge(now);
                 return Changes::empty();
             }
@@ -101,7 +107,11 @@ impl Connection {
         let is_again = self.state == State::SynReceived && h.flags.contains(Flags::SYN);
         if self.is_old(now, segment) && !is_reset && !is_again {
             self.counts.paws += 1;
-            self.answer(now, segment);
+            self.note(match h.flags.contains(Flags::SYN) {
+                true => Mib::ExtSynChallenge,
+                false => Mib::ExtPawsEstab,
+            });
+            self.answer(now, segment, Mib::ExtAckSkippedPaws);
             return false;
         }
         let next = self.rcv.next();
@@ -115,10 +125,11 @@ impl Connection {
         let is_in = extent.end >= self.acking.acknowledged() && extent.start <= edge;
         if !is_in && !is_reset {
             if h.flags.contains(Flags::SYN) {
+                self.note(Mib::ExtSynChallenge);
                 self.challenge(now);
             } else {
                 self.duplicate_came(extent.start, extent.end);
-                self.answer(now, segment);
+                self.answer(now, segment, Mib::ExtAckSkippedSeq);
             }
         }
         is_in
@@ -158,7 +169,10 @@ impl Connection {
             self.challenge(now);
             return Changes::empty();
         }
-        self.counts.resets_in += 1;
+        if self.state == State::SynReceived && !self.opening.began_early {
+            self.note(Mib::TcpAttemptFails);
+            self.note(Mib::ExtEmbryonicRsts);
+        }
         let failure = match self.state {
             State::SynReceived if !self.opening.began_early => Some(Failure::Refused),
             State::CloseWait => Some(Failure::Pipe),
@@ -172,17 +186,21 @@ impl Connection {
     /// An answer that a blind attacker cannot use (RFC 5961): the peer, if it is that, corrects us.
     pub(super) fn challenge(&mut self, now: Instant) {
         if self.may_answer(now) {
+            self.note(Mib::ExtChallengeAck);
             self.acking.now();
+        } else {
+            self.note(Mib::ExtAckSkippedChallenge);
         }
     }
 
     /// The answer to a segment out of the window. Without data they are limited: two ends that
     /// disagree would answer each other for ever.
-    fn answer(&mut self, now: Instant, segment: &Segment) {
-        if !segment.payload.is_empty() && !segment.header.flags.contains(Flags::SYN) {
+    fn answer(&mut self, now: Instant, segment: &Segment, skipped: Mib) {
+        let has_data = !segment.payload.is_empty() && !segment.header.flags.contains(Flags::SYN);
+        if has_data || self.may_answer(now) {
             self.acking.now();
         } else {
-            self.challenge(now);
+            self.note(skipped);
         }
     }
 

@@ -47,6 +47,7 @@ use super::scoreboard::Scoreboard;
 use super::segment::{Header, Options, Segment, Seq};
 use super::send_buffer::SendBuffer;
 use super::time_wait::TimeWait;
+use crate::counters::{Mib, Tally};
 use crate::time::Instant;
 use acking::Acking;
 use recovery::Recovery;
@@ -442,6 +443,15 @@ impl Connection {
         }
     }
 
+    /// What it has counted since it was asked last.
+    pub fn take_counts(&mut self) -> Option<Tally> {
+        self.counts.tally.take()
+    }
+
+    fn note(&mut self, mib: Mib) {
+        self.counts.tally.add(mib, 1);
+    }
+
     /// What its queues hold, in bytes of memory.
     pub fn memory(&self) -> usize {
         let records = self.snd.records.capacity() * size_of::<Record>();
@@ -456,6 +466,9 @@ impl Connection {
     /// Forgets what came too early, where there is no memory for it; the peer sends it again
     /// (Linux: tcp_prune_ofo_queue).
     pub fn drop_early(&mut self) {
+        if self.rcv.queue.has_early() {
+            self.note(Mib::ExtOfoPruned);
+        }
         self.rcv.queue.drop_early();
     }
 
@@ -512,6 +525,11 @@ impl Connection {
 
     /// All is over.
     fn end(&mut self, failure: Option<Failure>) -> Changes {
+        match self.state {
+            State::SynSent if failure.is_some() => self.note(Mib::TcpAttemptFails),
+            State::Established | State::CloseWait => self.note(Mib::TcpEstabResets),
+            _ => {}
+        }
         self.state = State::Closed;
         if self.failure.is_none() {
             self.failure = failure;
@@ -537,6 +555,10 @@ impl Connection {
     }
 
     fn enter_time_wait(&mut self, now: Instant) -> Changes {
+        // (An orphan in FIN_WAIT2 has been counted: `inet_twsk_schedule`.)
+        if self.timers.life.is_none() {
+            self.note(Mib::ExtTw);
+        }
         self.state = State::TimeWait;
         let life = Some(now + super::time_wait::LENGTH);
         self.timers = Timers {

@@ -11,6 +11,7 @@
 
 use super::ack::Progress;
 use super::{BASE, Changes, Connection, State};
+use crate::counters::Mib;
 use crate::tcp::config::Config;
 use crate::tcp::fast_open::{Failed, FastOpen, Form, Learnt};
 use crate::tcp::segment::{Segment, Seq};
@@ -84,6 +85,7 @@ impl Connection {
         self.snd.last = now;
         self.counts.data_out += 1;
         self.counts.bytes_out += len;
+        self.note(Mib::ExtOrigDataSent);
     }
 
     /// The answer to a SYN of ours came, and was taken: what it says of the bytes that went with
@@ -107,9 +109,11 @@ impl Connection {
             self.take_deliveries(now, h, ack, &mut Progress::default());
             self.opening.syn_data = self.snd.una == self.snd.nxt;
             if self.opening.syn_data {
+                self.note(Mib::ExtFastOpenActive);
                 // It is one with its SYN (`tcp_rcv_fastopen_synack`).
                 self.counts.delivered = 0;
             } else {
+                self.note(Mib::ExtFastOpenActiveFail);
                 self.opening.failed = Some(match was_resent {
                     true => Failed::SynRetransmitted,
                     false => Failed::DataNotAcked,

@@ -5,6 +5,7 @@
 use super::Connection;
 use super::ack::Progress;
 use super::info::Phase;
+use crate::counters::Mib;
 use crate::tcp::rack::Context;
 use crate::tcp::segment::Header;
 use crate::time::Instant;
@@ -150,6 +151,10 @@ impl Connection {
     /// A first loss. Where a mark has the window come down already, it does not come down twice,
     /// and that is not taken back (Linux: `tcp_enter_recovery`).
     fn begin_recovery(&mut self) {
+        self.note(match self.agreed.sack {
+            true => Mib::ExtSackRecovery,
+            false => Mib::ExtRenoRecovery,
+        });
         if self.recovery.phase != Phase::Slowed {
             self.begin(Phase::Recovery);
             return;
@@ -269,6 +274,10 @@ impl Connection {
 
     fn took_duplicate(&mut self, left: u64, right: u64) {
         self.counts.duplicates_told += 1;
+        self.note(match left < self.snd.una {
+            true => Mib::ExtDsackRecv,
+            false => Mib::ExtDsackOfoRecv,
+        });
         let nxt = self.snd.nxt;
         if let Some(u) = &mut self.recovery.undo
             && left >= u.marker
@@ -307,6 +316,12 @@ impl Connection {
         let Some(u) = self.recovery.undo.take() else {
             return;
         };
+        self.note(match self.recovery.phase {
+            Phase::Loss => Mib::ExtLossUndo,
+            _ if u.resent > 0 && u.duplicates >= u.resent => Mib::ExtDsackUndo,
+            _ if self.snd.una >= self.recovery.high => Mib::ExtFullUndo,
+            _ => Mib::ExtPartialUndo,
+        });
         self.counts.undone_at = Some(now);
         self.window.cwnd = self.window.cwnd.max(u.cwnd);
         self.window.ssthresh = self.window.ssthresh.max(u.ssthresh);
@@ -327,6 +342,7 @@ impl Connection {
             self.recovery.tail = None;
         } else if self.snd.una > t.high {
             self.recovery.tail = None;
+            self.note(Mib::ExtLossProbeRecovery);
             if self.recovery.phase == Phase::Open {
                 self.window.reduce();
                 self.window.cwnd = self.window.cwnd.min(self.window.ssthresh);
@@ -345,6 +361,7 @@ impl Connection {
         self.recovery.high = self.snd.nxt;
         self.recovery.tail = None;
         if self.snd.board.is_reneged() {
+            self.note(Mib::ExtSackReneging);
             self.snd.board.forget_sacks();
         }
         let before = self.snd.board.lost();

@@ -1,6 +1,7 @@
 //! The handshake (RFC 9293 3.5), from both sides and at once.
 
 use super::{BASE, Changes, Connection, DEFAULT_MSS, Failure, LEAST_MSS, State};
+use crate::counters::Mib;
 use crate::tcp::congestion::Window;
 use crate::tcp::segment::{Flags, Header, Segment};
 use crate::time::Instant;
@@ -43,7 +44,11 @@ impl Connection {
         let h = &segment.header;
         let has_ack = h.flags.contains(Flags::ACK);
         let is_of_ours = (BASE + 1..=self.snd.nxt).contains(&self.snd.place(h.ack));
-        if has_ack && (!is_of_ours || self.is_strange(now, h)) {
+        let is_strange = self.is_strange(now, h);
+        if has_ack && is_of_ours && is_strange {
+            self.note(Mib::ExtPawsActive);
+        }
+        if has_ack && (!is_of_ours || is_strange) {
             if !h.flags.contains(Flags::RST) {
                 self.due.reset = super::super::reset_for(segment);
             }
@@ -81,6 +86,9 @@ impl Connection {
 
     /// The peer has acknowledged our SYN.
     pub(super) fn established(&mut self, now: Instant, h: &Header) -> Changes {
+        if self.state == State::SynSent {
+            self.note(Mib::ExtDelivered);
+        }
         if self.counts.syn_retransmits == 0
             && let Some(at) = self.timers.syn_sent
         {

@@ -2,6 +2,7 @@
 //! of what waits too long.
 
 use super::{Changes, Connection, Failure, State};
+use crate::counters::Mib;
 use crate::tcp::rtt;
 use crate::time::Instant;
 use std::time::Duration;
@@ -80,8 +81,8 @@ impl Connection {
         if is_over(&mut self.timers.trim) && self.snd.buffer.len() == 0 {
             self.snd.buffer.trim();
         }
-        if is_over(&mut self.timers.delayed_ack) {
-            self.acking.expire();
+        if is_over(&mut self.timers.delayed_ack) && self.acking.expire() {
+            self.note(Mib::ExtDelayedAcks);
         }
         if is_over(&mut self.timers.cork) {
             self.snd.pushed = self.snd.buffer.end();
@@ -115,25 +116,45 @@ impl Connection {
     }
 
     fn syn_timed_out(&mut self, now: Instant) -> Changes {
-        let retries = u32::from(match self.state {
-            // (`tcp_fastopen_synack_timer`)
-            State::SynReceived if self.opening.began_early => {
-                self.config.answer_retries.saturating_add(1)
+        let (sent, elapsed) = (self.counts.syn_retransmits, now.since(self.counts.began));
+        let is_client = self.state == State::SynSent;
+        let patience = self.config.user_timeout;
+        if is_client {
+            // The first ones go each second; it takes no longer for them (`tcp_write_timeout`).
+            self.note(Mib::ExtTimeouts);
+            let (retries, linear) = (self.config.syn_retries, self.config.syn_linear);
+            let most = patience.unwrap_or_else(|| rtt::model(retries.into(), rtt::INITIAL));
+            let many = u32::from(retries) + u32::from(linear);
+            if sent >= many || sent > 0 && elapsed >= most {
+                return self.give_up();
             }
-            State::SynReceived => self.config.answer_retries,
-            _ => self.config.syn_retries,
-        });
-        let over = self
-            .config
-            .user_timeout
-            .is_some_and(|t| now.since(self.counts.began) >= t);
-        if self.counts.syn_retransmits >= retries || over {
-            return self.end(Some(self.soft.unwrap_or(Failure::TimedOut)));
+            if sent >= u32::from(linear) {
+                self.rtt.back_off();
+            }
+        } else {
+            self.note(Mib::ExtTimeouts);
+            // (`tcp_fastopen_synack_timer`)
+            let more = u32::from(self.opening.began_early);
+            let retries = u32::from(self.config.answer_retries) + more;
+            if sent >= retries || patience.is_some_and(|t| elapsed >= t) {
+                if self.opening.began_early {
+                    self.note(Mib::TcpAttemptFails);
+                    self.note(Mib::ExtAbortOnTimeout);
+                }
+                return self.end(Some(self.soft.unwrap_or(Failure::TimedOut)));
+            }
+            self.rtt.back_off();
         }
+        self.note(Mib::TcpRetransSegs);
+        self.note(Mib::ExtSynRetrans);
         self.counts.syn_retransmits += 1;
         self.counts.resent += 1;
-        self.rtt.back_off();
-        self.timers.syn = Some(now + self.rtt.timeout());
+        let mut wait = self.rtt.timeout();
+        if let Some(most) = patience.filter(|_| is_client) {
+            // (`tcp_clamp_rto_to_user_timeout`)
+            wait = wait.min(most.saturating_sub(elapsed).max(Duration::from_millis(1)));
+        }
+        self.timers.syn = Some(now + wait);
         self.due.syn = true;
         Changes::empty()
     }
@@ -154,6 +175,7 @@ impl Connection {
             self.config.retries
         };
         let retries = u32::from(retries);
+        self.note(Mib::ExtTimeouts);
         if self.is_given_up(now, since, rtt::model_from_floor(retries)) {
             return self.give_up();
         }
@@ -172,6 +194,7 @@ impl Connection {
     }
 
     fn give_up(&mut self) -> Changes {
+        self.note(Mib::ExtAbortOnTimeout);
         self.end(Some(self.soft.unwrap_or(Failure::TimedOut)))
     }
 
@@ -285,6 +308,7 @@ impl Connection {
             return self.give_up();
         }
         self.timers.quiet_probes += 1;
+        self.note(Mib::ExtKeepAlive);
         self.due.probe = true;
         self.timers.keep_alive = Some(now + k.interval.max(Duration::from_millis(1)));
         Changes::empty()

@@ -1,8 +1,9 @@
 //! All that is sent: the SYN, what was lost, new bytes, probes, acknowledgements, resets.
 
-use super::info::Doing;
+use super::info::{Doing, Phase};
 use super::timers::Kind;
 use super::{BASE, Changes, Connection, Emitted, Output, Record, State};
+use crate::counters::Mib;
 use crate::tcp::segment::{Flags, Header};
 use crate::time::Instant;
 use std::time::Duration;
@@ -35,8 +36,8 @@ impl Connection {
             if let Some(t) = &mut h.options.timestamps {
                 t.value = self.stamp(now);
             }
-            self.emit(out, &h, &[], 0)?;
-            self.counts.resets_out += 1;
+            self.emit(out, &h)?;
+            self.note(Mib::TcpOutRsts);
             self.due.reset = None;
         }
         if self.state == State::Closed {
@@ -54,17 +55,18 @@ impl Connection {
         }
         if self.acking.is_due() && self.state != State::SynSent {
             let h = self.header(now, self.snd.nxt, Flags::empty());
-            self.emit(out, &h, &[], 0)?;
+            self.emit(out, &h)?;
             self.ack_went();
         }
         Ok(())
     }
 
-    fn emit(&mut self, out: &mut dyn Output, h: &Header, payload: &[&[u8]], mss: u16) -> Went {
-        match out.emit(h, payload, mss) {
+    /// Emits a segment without data.
+    fn emit(&mut self, out: &mut dyn Output, h: &Header) -> Went {
+        match out.emit(h, &[], 0) {
             Emitted::Sent => {
-                let len = payload.iter().map(|p| p.len()).sum::<usize>();
-                self.counts.segments_out += len.div_ceil(usize::from(mss.max(1))).max(1) as u64;
+                self.counts.segments_out += 1;
+                self.note(Mib::TcpOutSegs);
                 Ok(())
             }
             Emitted::Full => Err(Full),
@@ -98,6 +100,10 @@ impl Connection {
             return Err(Full);
         }
         self.counts.segments_out += 1;
+        // (An answer counts whenever it goes: `tcp_make_synack`.)
+        if is_first || is_answer {
+            self.note(Mib::TcpOutSegs);
+        }
         self.ack_went();
         self.due.syn = false;
         self.opening.option = None;
@@ -206,6 +212,14 @@ impl Connection {
                 break;
             }
             self.emit_range(now, out, start, end)?;
+            // (What a time-out itself sends counts as neither.)
+            let by_ack = match self.recovery.phase {
+                Phase::Loss => (self.recovery.out > 0).then_some(Mib::ExtSlowStartRetrans),
+                _ => Some(Mib::ExtFastRetrans),
+            };
+            if let Some(mib) = by_ack {
+                self.counts.tally.add(mib, (end - start).div_ceil(mss));
+            }
             self.resent(now, start, end);
         }
         Ok(())
@@ -216,7 +230,9 @@ impl Connection {
         self.resent_black_hole(now, start, end);
         self.counted_resend(now, end - start);
         self.counts.bytes_resent += end - start;
-        self.counts.resent += (end - start).div_ceil(self.mss());
+        let segments = (end - start).div_ceil(self.mss());
+        self.counts.resent += segments;
+        self.counts.tally.add(Mib::TcpRetransSegs, segments);
         if self.timers.retransmit.is_none() {
             self.rearm(now);
         }
@@ -245,6 +261,7 @@ impl Connection {
     }
 
     fn set_tail(&mut self, is_resent: bool) {
+        self.note(Mib::ExtLossProbes);
         let high = self.snd.nxt;
         self.recovery.tail = Some(super::recovery::Tail { high, is_resent });
     }
@@ -252,6 +269,11 @@ impl Connection {
     pub(super) fn emit_new(&mut self, now: Instant, out: &mut dyn Output, end: u64) -> Went {
         let start = self.snd.nxt;
         self.emit_range(now, out, start, end)?;
+        // (An end goes with the last bytes.)
+        let bytes = end.min(self.snd.buffer.end()).saturating_sub(start);
+        let segments = bytes.div_ceil(self.mss_now()).max(1);
+        self.counts.tally.add(Mib::TcpOutSegs, segments);
+        self.counts.tally.add(Mib::ExtOrigDataSent, segments);
         if !(end.min(self.snd.buffer.end()) - start).is_multiple_of(self.mss_now()) {
             self.snd.small_end = end;
         }
@@ -442,13 +464,14 @@ impl Connection {
             if end > snd.nxt {
                 self.emit_new(now, out, end)?;
             } else {
+                self.note(Mib::ExtWinProbe);
                 self.due.probe = true;
             }
             self.due.sliver = false;
         }
         if self.due.probe {
             let h = self.header(now, self.snd.una - 1, Flags::empty());
-            self.emit(out, &h, &[], 0)?;
+            self.emit(out, &h)?;
             self.ack_went();
             self.due.probe = false;
         }

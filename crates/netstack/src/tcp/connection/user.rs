@@ -1,6 +1,7 @@
 //! What the socket does: write, read, close.
 
 use super::{Changes, Connection, Failure, Record, State, Unreachable};
+use crate::counters::Mib;
 use crate::tcp::segment::{Flags, Seq};
 use crate::time::Instant;
 
@@ -312,6 +313,7 @@ impl Connection {
         let is_unread = self.rcv.queue.readable() > 0;
         self.rcv.queue.clear();
         if is_unread && !matches!(self.state, State::Closed | State::TimeWait) {
+            self.note(Mib::ExtAbortOnClose);
             self.reset_peer();
             return self.end(None);
         }
@@ -409,6 +411,7 @@ impl Connection {
         self.clock = now;
         let place = self.snd.place(seq);
         if self.state == State::Closed || place < self.first_out() || place > self.snd.nxt {
+            self.note(Mib::ExtOutOfWindowIcmps);
             return Changes::empty();
         }
         let is_made = self.is_being_made();

@@ -211,6 +211,7 @@ const TCP: &[(&str, &[i64], (i64, i64))] = &[
     ("tcp_rmem", &[4096, 131_072, 6_291_456], SIZE),
     ("tcp_sack", &[1], BYTE),
     ("tcp_slow_start_after_idle", &[1], BYTE),
+    ("tcp_syn_linear_timeouts", &[4], (0, 127)),
     ("tcp_syn_retries", &[6], (1, 127)),
     ("tcp_synack_retries", &[5], BYTE),
     ("tcp_syncookies", &[1], BYTE),
