@@ -217,6 +217,14 @@ impl Mm {
         }
     }
 
+    /// The first page of `[from, end)` of which there may be something; `end` where there is none.
+    #[must_use]
+    pub fn next_there(&self, from: u64, end: u64) -> u64 {
+        let st = self.state.lock();
+        let mut all = st.pmas.range(from..end);
+        all.next().map_or(end, |(r, _)| r.start.max(from))
+    }
+
     /// The sizes without those that need the host (`rss` is zero).
     #[must_use]
     pub fn sizes(&self) -> Usage {

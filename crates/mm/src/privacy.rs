@@ -4,7 +4,7 @@
 //! begins anew.
 
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use vfs::userns::UserNs;
 
 /// Whether processes of the same user may look in, and whose capability always may.
@@ -13,13 +13,22 @@ pub struct Privacy {
     dumpable: AtomicBool,
     /// Changed before the memory is anybody's, and by nobody afterwards.
     user_ns: Mutex<UserNs>,
+    /// `/proc/PID/coredump_filter`: a program keeps that of the one before.
+    dump_filter: AtomicU32,
 }
+
+/// What of a memory is in a core: private and shared memory without a file, the beginnings of ELF
+/// files, huge private pages (`MMF_DUMP_FILTER_DEFAULT`).
+const DUMP_FILTER: u32 = 0x33;
+/// All bits that there are (`MMF_DUMP_FILTER_BITS`).
+const DUMP_FILTER_ALL: u32 = 0x1ff;
 
 impl Default for Privacy {
     fn default() -> Privacy {
         Privacy {
             dumpable: AtomicBool::new(true),
             user_ns: Mutex::default(),
+            dump_filter: AtomicU32::new(DUMP_FILTER),
         }
     }
 }
@@ -48,9 +57,19 @@ impl Privacy {
     pub fn set_user_ns(&self, ns: UserNs) {
         *self.user_ns.lock() = ns;
     }
+    #[must_use]
+    pub fn dump_filter(&self) -> u32 {
+        self.dump_filter.load(Ordering::Relaxed)
+    }
+    /// Bits that stand for nothing are not kept.
+    pub fn set_dump_filter(&self, bits: u32) {
+        self.dump_filter
+            .store(bits & DUMP_FILTER_ALL, Ordering::Relaxed);
+    }
     /// As that of the memory that this is a copy of.
     pub(crate) fn inherit(&self, from: &Privacy) {
         self.dumpable.store(from.is_dumpable(), Ordering::SeqCst);
         self.set_user_ns(from.user_ns());
+        self.set_dump_filter(from.dump_filter());
     }
 }

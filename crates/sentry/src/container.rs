@@ -127,6 +127,8 @@ pub struct Container {
     pub seccomp_not_logged: Arc<AtomicI64>,
     /// Keys of its users. Has a lock of its own, a leaf.
     pub keys: Arc<keys::Keys>,
+    /// Of core files.
+    pub core: crate::task::coredump::Settings,
     /// `kernel.io_uring_disabled` and `kernel.io_uring_group`. Atomic.
     pub uring_disabled: Arc<AtomicI64>,
     pub uring_group: Arc<AtomicI64>,
@@ -189,6 +191,7 @@ impl Container {
             aio_requests: Arc::default(),
             seccomp_not_logged: Arc::default(),
             keys: Arc::default(),
+            core: Default::default(),
             uring_disabled: Arc::default(),
             uring_group: Arc::new(AtomicI64::new(-1)),
             programs: Arc::default(),

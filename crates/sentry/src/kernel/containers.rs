@@ -58,7 +58,7 @@ impl Kernel {
         // the next time finds those that were made meanwhile.
         loop {
             let mut all = self.members(c);
-            all.retain(|g| g.exit_status().is_none());
+            all.retain(|g| !g.is_told_to_end());
             if all.is_empty() {
                 return;
             }

@@ -141,7 +141,7 @@ impl Holder {
     }
 
     fn is_dying(&self) -> bool {
-        self.group.exit_status().is_some()
+        self.group.is_told_to_end()
     }
 
     pub(super) fn command(&self, k: &Kernel) -> String {

@@ -341,7 +341,7 @@ impl Kernel {
             }
             ids.iter()
                 .filter_map(|i| l.group(*i))
-                .filter(|g| g.exit_status().is_none())
+                .filter(|g| !g.is_told_to_end())
                 .collect()
         };
         drop(reaped);

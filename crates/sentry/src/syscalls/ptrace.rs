@@ -2,6 +2,7 @@
 
 use super::SysResult;
 use super::args::*;
+use crate::task::trace::registers::{NT_PRFPREG, NT_PRSTATUS, NT_X86_XSTATE};
 use crate::task::trace::requests::{self as ask, CallStop, Resume, Set};
 use crate::task::trace::{By, Mode, Options};
 use crate::task::{Context, Task, seccomp};
@@ -233,18 +234,16 @@ fn set(cx: &Context, t: &Task, set: Set, data: Va) -> SysResult {
     ask::set_registers(cx, t, set, &bytes).map(|()| 0)
 }
 
-// `NT_*`: the notes of a core file, by which register sets are named.
-const NT_PRSTATUS: u64 = 1;
-const NT_PRFPREG: u64 = 2;
-const NT_386_IOPERM: u64 = 0x201;
-const NT_X86_XSTATE: u64 = 0x202;
-const NT_X86_SHSTK: u64 = 0x204;
+const NT_386_IOPERM: u32 = 0x201;
+const NT_X86_SHSTK: u32 = 0x204;
 
 /// PTRACE_GETREGSET and PTRACE_SETREGSET (`ptrace_regset`).
 fn register_set(cx: &Context, request: Request, t: &Task, kind: u64, iov: Va) -> SysResult {
     let mm = cx.mm();
     let [base, len]: [u64; 2] = mm.read_obj(iov)?;
     let gets = request == Request::PTRACE_GETREGSET;
+    // (It is an `unsigned int` there.)
+    let kind = kind as u32;
     let (set, unit) = match kind {
         NT_PRSTATUS => (Some(Set::General), 8),
         NT_PRFPREG => (Some(Set::Float), 8),

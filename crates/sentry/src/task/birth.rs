@@ -199,6 +199,7 @@ impl Task {
             vfork_done: Mutex::new(a.vfork_done),
             held: AtomicBool::new(false),
             killable_sleep: AtomicBool::new(false),
+            past_core: AtomicBool::new(false),
             nice: AtomicI32::new(a.nice),
             scheduling: RwLock::new(a.scheduling),
             affinity: RwLock::new(a.affinity),

@@ -400,6 +400,7 @@ fn tell(cx: &Context, a: &CloneArgs, child: &Arc<Task>, parent_mm: &mm::Mm) -> R
 
 /// Takes a child back that never ran.
 fn abandon(child: &Arc<Task>) {
+    super::coredump::abandoned(child);
     let mut l = child.kernel.tasks.lock();
     l.unlink(child);
     let last = l.remove_task(child) == 0 && child.is_leader();

@@ -527,6 +527,8 @@ fn protect(task: &Arc<Task>, mm: &Mm, o: &Opened) {
     }
     mm.privacy().set_user_ns(ns);
     mm.privacy().set_dumpable(dumpable);
+    let filter = task.mm().privacy().dump_filter();
+    mm.privacy().set_dump_filter(filter);
 }
 
 /// Ends the other threads of the group and waits for them. The caller takes the group's id. Of two

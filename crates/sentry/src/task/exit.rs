@@ -36,6 +36,7 @@ pub(super) fn clear_child_tid(task: &Task) {
 pub fn finish(mut cx: Context) {
     // An end may be long, and what it wakes is to run.
     assert!(!wait::wakes::is_deferring());
+    super::coredump::pass(&mut cx);
     let task = cx.task.clone();
     let kernel = task.kernel.clone();
     let group = task.group.clone();

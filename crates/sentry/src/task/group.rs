@@ -7,6 +7,7 @@ use crate::container::Container;
 use crate::ns::pid::Pid;
 use abi::Signal;
 use abi::linux::CLOCK_BOOTTIME;
+use abi::signal::SIGKILL;
 use parking_lot::{Mutex, RwLock};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -47,8 +48,10 @@ pub struct ThreadGroup {
     /// What of its memory may be here, and what stays: for whatever program it will be. A leaf.
     pub memory: Mutex<mm::Bounds>,
     /// The wait status that the group ends with, once decided (`SIGNAL_GROUP_EXIT`). Invariant:
-    /// decided once.
+    /// decided once, but for the bit of a core, and SIGKILL in its place while that is written.
     exit_status: Mutex<Option<i32>>,
+    /// Where its threads pass when they end: see [`super::coredump`].
+    pub core: super::coredump::Slot,
     /// The wait status that it was reaped with.
     pub reaped_status: OnceLock<i32>,
     /// The wait status of the main thread's own exit(2). Written by that thread.
@@ -126,6 +129,7 @@ impl ThreadGroup {
             limits: Mutex::new(limits),
             memory: Mutex::default(),
             exit_status: Mutex::new(None),
+            core: Default::default(),
             reaped_status: OnceLock::new(),
             leader_status: AtomicI32::new(0),
             stopped: AtomicI32::new(0),
@@ -166,6 +170,32 @@ impl ThreadGroup {
     /// Decides the wait status of the group's end, once; gives the one in force.
     pub fn decide_exit(&self, status: i32) -> i32 {
         *self.exit_status.lock().get_or_insert(status)
+    }
+    /// Whether its end is decided, and nobody need tell it any more.
+    #[must_use]
+    pub fn is_told_to_end(&self) -> bool {
+        self.exit_status().is_some() && !self.core.is_written()
+    }
+    /// As [`Self::decide_exit`] for a signal that leaves a core; false if an end is decided.
+    pub fn decide_core(&self, signal: i32) -> bool {
+        let mut status = self.exit_status.lock();
+        if status.is_some() {
+            return false;
+        }
+        *status = Some(signal);
+        true
+    }
+    /// The core for this signal is there: the wait status says so.
+    pub fn note_core(&self, signal: i32) {
+        if let Some(status) = &mut *self.exit_status.lock()
+            && *status == signal
+        {
+            *status |= super::coredump::DUMPED;
+        }
+    }
+    /// SIGKILL comes while it is being written.
+    pub fn end_core(&self) {
+        *self.exit_status.lock() = Some(SIGKILL.number());
     }
     #[must_use]
     pub fn oom_score_adj(&self) -> i32 {

@@ -17,6 +17,7 @@ pub mod access;
 pub mod aio;
 pub mod birth;
 pub mod clone;
+pub mod coredump;
 pub mod cpu;
 pub mod cpu_timers;
 pub mod creds;
@@ -142,6 +143,9 @@ pub struct Task {
     pub trace: trace::Trace,
     /// Told when a vfork child lets go of the memory. A leaf.
     vfork_done: Mutex<Option<Arc<VforkDone>>>,
+    /// It has passed where threads that end leave what they are: see [`coredump`]. Changed under the
+    /// lock of that place.
+    past_core: AtomicBool,
     /// It stands still because of [`Task::must_hold`]. Own.
     pub held: AtomicBool,
     /// Its sleep is one that only SIGKILL ends (`TASK_KILLABLE`): see [`Sleep::Killable`]. Own.

@@ -615,9 +615,11 @@ fn take_signals(cx: &mut Context) -> Flow {
                         cx.kernel.stop_group(&cx.group, s);
                     }
                 }
-                // The core bit is set where a core would be written; RLIMIT_CORE is 0 by default.
-                DefaultAction::Terminate | DefaultAction::Core => {
-                    cx.kernel.kill_group(&cx.group, s.number());
+                DefaultAction::Terminate => cx.kernel.kill_group(&cx.group, s.number()),
+                DefaultAction::Core => {
+                    if super::coredump::write(cx, &info) == super::coredump::Outcome::Unwanted {
+                        cx.kernel.kill_group(&cx.group, s.number());
+                    }
                 }
             },
             _ => {

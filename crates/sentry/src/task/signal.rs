@@ -439,13 +439,20 @@ impl Kernel {
         any
     }
 
-    /// Ends a group with this wait status.
+    /// Ends a group with this wait status. Where it is leaving a core, only SIGKILL ends that, and is
+    /// what it ends by (`complete_signal`): all but the writer are told already.
     pub fn kill_group(&self, g: &Arc<ThreadGroup>, status: i32) {
+        // None is born until all are told: a birth looks under this lock whether it may be.
+        let l = self.tasks.lock();
+        if g.core.is_written() {
+            if status != SIGKILL.number() {
+                return;
+            }
+            g.end_core();
+        }
         g.decide_exit(status);
         g.kills.fetch_add(1, Ordering::SeqCst);
         g.end_stop();
-        // None is born until all are told: a birth looks under this lock whether it may be.
-        let l = self.tasks.lock();
         l.threads(g.tgid).iter().for_each(|t| t.kill());
     }
 

@@ -11,6 +11,7 @@ use crate::ns::uts::{RELEASE, VERSION};
 use crate::ns::{IpcNs, NsProxy, UtsNs};
 use crate::task::{seccomp, task_of};
 use ipc::mqueue::Setting;
+use parking_lot::RwLock;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
@@ -158,6 +159,31 @@ impl DynFile for Of {
     }
 }
 
+/// `kernel.core_pattern`, at most 127 bytes (`CORENAME_MAX_SIZE`).
+struct CorePattern(Arc<RwLock<Vec<u8>>>);
+
+impl DynFile for CorePattern {
+    fn perm(&self) -> Perm {
+        SETTING
+    }
+    fn permission(&self, cx: &Caller<'_>, want: Want) -> abi::Result<()> {
+        permission(want, cx.cred.euid == 0)
+    }
+    fn generate(&self, _: &File) -> abi::Result<Vec<u8>> {
+        Ok([&self.0.read()[..], b"\n"].concat())
+    }
+    fn write(&self, _: &File, data: &[u8], _: u64) -> abi::Result<usize> {
+        let line = data.split(|b| matches!(b, 0 | b'\n')).next();
+        let line = line.unwrap_or_default();
+        if line.first() == Some(&b'@') {
+            // (`check_coredump_socket`: a socket of the machine's.)
+            return Err(abi::errno::EINVAL);
+        }
+        *self.0.write() = line[..line.len().min(127)].to_vec();
+        Ok(data.len())
+    }
+}
+
 /// A setting that is as it is.
 struct Constant {
     text: Vec<u8>,
@@ -266,7 +292,7 @@ fn integer(data: &[u8]) -> abi::Result<i32> {
 }
 
 /// A number as programs write it: decimal, or as C has them from 0 on (`proc_get_long`).
-fn number_of(word: &str) -> Option<i64> {
+pub(super) fn number_of(word: &str) -> Option<i64> {
     let (sign, digits) = word.strip_prefix('-').map_or((1, word), |d| (-1, d));
     let is_plain = digits.bytes().all(|b| b.is_ascii_alphanumeric());
     if !is_plain || !digits.starts_with(|c: char| c.is_ascii_digit()) {
@@ -471,9 +497,9 @@ fn sysctl(k: &Arc<Kernel>, ns: &NsProxy, c: &Container) -> StaticDir {
 fn constants() -> StaticDir {
     const ALL: [(&str, &str); 14] = [
         ("auto_msgmni", "0\n"),
-        ("core_pattern", "core\n"),
+        ("core_file_note_size_limit", "4194304\n"),
         ("core_pipe_limit", "0\n"),
-        ("core_uses_pid", "0\n"),
+        ("core_sort_vma", "0\n"),
         ("ctrl-alt-del", "0\n"),
         ("panic", "0\n"),
         ("panic_on_oops", "0\n"),
@@ -507,7 +533,13 @@ fn kernel(k: &Arc<Kernel>, ns: &NsProxy, c: &Container) -> StaticDir {
         .file("poolsize", Constant::new("256\n"));
     let name = |n| Hostname(ns.uts.clone(), n, Arc::downgrade(k));
     let dir = sysv::settings(constants(), &ns.ipc);
+    let core = &c.core;
     dir.file("cap_last_cap", Constant::new("40\n"))
+        .file("core_pattern", CorePattern(c.core.pattern.clone()))
+        .file(
+            "core_uses_pid",
+            Of(core.uses_pid.clone(), i32::MIN..=i32::MAX),
+        )
         .file("hostname", name(Name::Host))
         .file("domainname", name(Name::Domain))
         .file("io_uring_disabled", Of(c.uring_disabled.clone(), 0..=2))

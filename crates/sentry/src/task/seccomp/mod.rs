@@ -15,7 +15,7 @@
 mod listener;
 pub mod notify;
 
-use super::{Context, Task};
+use super::{Context, Task, coredump};
 use abi::errno::{EACCES, EBUSY, EINVAL, ENOENT, ENOMEM, ENOSYS, ESRCH};
 use abi::signal::{SIGKILL, SIGSYS};
 use abi::{Errno, Result, SigInfo, nr};
@@ -488,10 +488,7 @@ pub fn check(cx: &mut Context, nr: u64, args: &[u64; 6], ip: u64) -> Verdict {
             },
         },
         TRAP => {
-            let mut info = SigInfo::fault(SIGSYS, 1, ip);
-            info.errno = data as i32;
-            info.fields[1] = u64::from(nr) | u64::from(ARCH) << 32;
-            cx.kernel.force(&cx.task, info);
+            cx.kernel.force(&cx.task, refused(nr, ip, data));
             Verdict::Return(nr as i32 as i64 as u64)
         }
         KILL_THREAD if cx.kernel.tasks.lock().threads(cx.group.tgid).len() > 1 => {
@@ -499,10 +496,22 @@ pub fn check(cx: &mut Context, nr: u64, args: &[u64; 6], ip: u64) -> Verdict {
             Verdict::End
         }
         _ => {
-            cx.kernel.kill_group(&cx.group, SIGSYS.number());
+            // The core shows what it asked for (`syscall_rollback`).
+            cx.thread.set_return(u64::from(nr));
+            if coredump::write(cx, &refused(nr, ip, data)) == coredump::Outcome::Unwanted {
+                cx.kernel.kill_group(&cx.group, SIGSYS.number());
+            }
             Verdict::End
         }
     }
+}
+
+/// What SIGSYS tells of a call that a filter does not allow (`force_sig_seccomp`).
+fn refused(nr: u32, ip: u64, data: u32) -> SigInfo {
+    let mut info = SigInfo::fault(SIGSYS, 1, ip);
+    info.errno = data as i32;
+    info.fields[1] = u64::from(nr) | u64::from(ARCH) << 32;
+    info
 }
 
 #[cfg(test)]

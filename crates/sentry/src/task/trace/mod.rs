@@ -157,11 +157,11 @@ struct Stop {
     resumed: Option<i32>,
     /// It comes after the task was killed.
     at_exit: bool,
-    copy: Copy,
+    copy: CpuCopy,
 }
 
 /// What a tracer sees of its tracee's CPU and signals, and may change.
-struct Copy {
+pub(in crate::task) struct CpuCopy {
     regs: Regs,
     regs_changed: bool,
     /// In a signal frame's format; empty: as at a program's start.

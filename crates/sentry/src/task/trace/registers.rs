@@ -1,6 +1,6 @@
 //! What a tracer sees of the CPU, and may set (`arch/x86/kernel/ptrace.c`, `fpu/regset.c`).
 
-use super::Copy;
+use super::CpuCopy;
 use super::stops::TF;
 use abi::Result;
 use abi::errno::{EFAULT, EINVAL, EIO, ENOSPC};
@@ -12,6 +12,10 @@ use zerocopy::{transmute, transmute_mut, transmute_ref};
 /// The kernel's `sizeof(struct user)`, and where its debug registers are.
 pub const USER: u64 = 928;
 const DEBUG: u64 = 848;
+/// Notes of a core file, by which sets of registers are named.
+pub const NT_PRSTATUS: u32 = 1;
+pub const NT_PRFPREG: u32 = 2;
+pub const NT_X86_XSTATE: u32 = 0x202;
 /// The general registers, bytes.
 pub const GENERAL: usize = size_of::<Regs>();
 /// As words.
@@ -56,9 +60,9 @@ fn put(regs: &mut Regs, at: usize, value: u64) -> Result<()> {
     Ok(())
 }
 
-impl Copy {
+impl CpuCopy {
     /// The general registers as `struct user_regs_struct`.
-    pub(super) fn general(&self) -> [u8; GENERAL] {
+    pub(in crate::task) fn general(&self) -> [u8; GENERAL] {
         transmute!(self.regs)
     }
 
@@ -109,7 +113,7 @@ impl Copy {
 
     /// The extended state in the standard format of all that the host has enabled
     /// (`NT_X86_XSTATE`); what the program has not used is as it begins with.
-    pub(super) fn xstate(&self) -> Vec<u8> {
+    pub(in crate::task) fn xstate(&self) -> Vec<u8> {
         let x = XState::host();
         let mut out = vec![0; x.size];
         let has = self.features();
@@ -178,7 +182,7 @@ impl Copy {
     }
 
     /// The legacy format (`NT_PRFPREG`).
-    pub(super) fn fxsave(&self) -> [u8; LEGACY] {
+    pub(in crate::task) fn fxsave(&self) -> [u8; LEGACY] {
         let mut out = [0; LEGACY];
         out[..SOFTWARE].copy_from_slice(&self.xstate()[..SOFTWARE]);
         out
@@ -243,8 +247,8 @@ mod tests {
     use super::*;
     use abi::SigSet;
 
-    fn some(fp: Vec<u8>) -> Copy {
-        Copy {
+    fn some(fp: Vec<u8>) -> CpuCopy {
+        CpuCopy {
             regs: Regs {
                 cs: 0x33,
                 ss: 0x2b,

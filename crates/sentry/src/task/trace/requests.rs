@@ -4,7 +4,7 @@
 //! [module](super)), and never on a tracee that runs: `ESRCH`.
 
 use super::registers::GENERAL;
-use super::{By, Copy, Link, Mode, Options, State, Stop, Traps};
+use super::{By, CpuCopy, Link, Mode, Options, State, Stop, Traps};
 use crate::task::access::{self, CredMutex};
 use crate::task::seccomp;
 use crate::task::{Context, Sleep, Task};
@@ -302,7 +302,7 @@ pub fn registers(cx: &Context, t: &Task, set: Set) -> Result<Vec<u8>> {
     with_stop(cx, t, |s, _| Ok(bytes(&s.copy, set)))
 }
 
-fn bytes(c: &Copy, set: Set) -> Vec<u8> {
+fn bytes(c: &CpuCopy, set: Set) -> Vec<u8> {
     match set {
         Set::General => c.general().to_vec(),
         Set::Float => c.fxsave().to_vec(),

@@ -1,7 +1,7 @@
 //! The tracee's side: where it stops for its tracer, and how it goes on. All of it runs on the
 //! tracee's own thread.
 
-use super::{Copy, Mode, Options, Stop, Traps, child_info, trap_info};
+use super::{CpuCopy, Mode, Options, Stop, Traps, child_info, trap_info};
 use crate::task::clone::{CloneArgs, CloneFlags};
 use crate::task::signal::{CLD_STOPPED, CLD_TRAPPED, From, SA_NOCLDSTOP, SIG_IGN};
 use crate::task::{Context, Sleep, Task, run};
@@ -128,7 +128,7 @@ fn stop(cx: &mut Context, a: About) -> Option<After> {
 }
 
 /// What the tracer sees.
-fn copy(cx: &Context, place: Place) -> Copy {
+fn copy(cx: &Context, place: Place) -> CpuCopy {
     let mut regs = cx.thread.regs();
     if cx.tracee.forced_tf {
         regs.eflags &= !TF;
@@ -142,7 +142,7 @@ fn copy(cx: &Context, place: Place) -> Copy {
     }
     let mut fp = Vec::new();
     cx.thread.fp_state(&mut fp);
-    Copy {
+    CpuCopy {
         regs,
         regs_changed: false,
         fp,
@@ -151,6 +151,12 @@ fn copy(cx: &Context, place: Place) -> Copy {
         saved_mask: cx.saved_mask,
         mask_changed: false,
     }
+}
+
+/// The same of a thread that ends; nothing where its application side has gone.
+pub(in crate::task) fn copy_at_end(cx: &mut Context) -> Option<CpuCopy> {
+    let is_gone = !cx.thread.has_regs() && cx.thread.fetch_regs() == Event::Gone;
+    (!is_gone).then(|| copy(cx, Place::Boundary))
 }
 
 /// The tracer is told of a stop (`do_notify_parent_cldstop`).

@@ -149,7 +149,7 @@ pub(super) fn status(me: &Subject) -> Result<Vec<u8>> {
     let mut s = String::new();
     identity(&mut s, me, &k, (st, &told), alive);
     if let Some(t) = alive {
-        memory(&mut s, &usage(me, &t.mm()));
+        memory(&mut s, &usage(me, &t.mm()), group.core.is_written());
     }
     let threads = k.tasks.lock().thread_count(me.tgid);
     let _ = writeln!(s, "Threads:\t{threads}");
@@ -237,7 +237,7 @@ fn identity(
 }
 
 /// From `VmPeak` to `THP_enabled`.
-fn memory(s: &mut String, u: &mm::Usage) {
+fn memory(s: &mut String, u: &mm::Usage, dumps: bool) {
     for (name, bytes) in [
         ("VmPeak", u.peak),
         ("VmSize", u.size),
@@ -257,7 +257,8 @@ fn memory(s: &mut String, u: &mm::Usage) {
     ] {
         let _ = writeln!(s, "{name}:\t{:8} kB", bytes / 1024);
     }
-    *s += "CoreDumping:\t0\nTHP_enabled:\t1\n";
+    let dumps = i32::from(dumps);
+    let _ = writeln!(s, "CoreDumping:\t{dumps}\nTHP_enabled:\t1");
 }
 
 /// From `SigQ` to `SigCgt`. `pending`: of the thread.

@@ -1,5 +1,6 @@
 //! The files of text in a process's directory: the table of all, and those of a few lines.
 
+use super::super::sysctl::number_of;
 use super::map_query;
 use super::maps::{maps, numa_maps, smaps, smaps_rollup};
 use super::status::{stat, statm, status};
@@ -196,6 +197,11 @@ impl DynFile for About {
         let text = crate::fs::written(data)?.trim_end();
         match self.entry.0 {
             "comm" => self.set_comm(text.as_bytes())?,
+            "coredump_filter" => {
+                let bits = number_of(text).filter(|n| *n >= 0).ok_or(EINVAL)?;
+                let bits = u32::try_from(bits).map_err(|_| ERANGE)?;
+                self.me.task()?.mm().privacy().set_dump_filter(bits);
+            }
             "oom_score_adj" => self.set_oom_score_adj(file, text)?,
             "timerslack_ns" => {
                 let n: u64 = text.trim().parse().map_err(|_| EINVAL)?;
@@ -222,8 +228,9 @@ pub(super) static FILES: &[Entry] = &[
     ("cgroup", 0o444, For::All, cgroup),
     ("cmdline", 0o444, For::All, cmdline),
     ("comm", 0o644, For::All, comm),
-    ("coredump_filter", 0o644, For::All, |_| {
-        Ok(b"00000033\n".to_vec())
+    ("coredump_filter", 0o644, For::All, |s| {
+        let filter = s.task()?.mm().privacy().dump_filter();
+        Ok(format!("{filter:08x}\n").into_bytes())
     }),
     ("environ", 0o400, For::Memory, environ),
     ("gid_map", 0o644, For::All, |s| id_map(s, IdKind::Group)),
