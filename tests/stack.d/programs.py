@@ -4,90 +4,14 @@ import contextlib
 import os
 import re
 import shutil
-import signal
 import socket
 import subprocess
-import tempfile
 import threading
 import time
 from pathlib import Path
 
 from ends import *
-
-PORT = 8100
-ADDRESSES = {"outside": (OUT4, OUT6), "inside": (IN4, IN6)}
-
-
-def run(words, seconds=60, **more):
-    """A program's status and what it says."""
-    try:
-        r = subprocess.run(words, capture_output=True, timeout=seconds, **more)
-    except subprocess.TimeoutExpired:
-        return "does not end", b"", b""
-    return r.returncode, r.stdout, r.stderr
-
-
-def told(what, words, keep=lambda b: b.decode(errors="replace").strip(), **more):
-    """Says a program's status and what is kept of its output."""
-    status, out, err = run(words, **more)
-    say(what, (status, keep(out)))
-    if status:
-        print(f"{what}: {err.decode(errors='replace')[-300:]}", file=sys.stderr)
-
-
-def wait_for(address, port):
-    until = time.time() + 20
-    while True:
-        try:
-            return socket.create_connection((address, port), 1).close()
-        except OSError:
-            if time.time() > until:
-                raise
-            time.sleep(0.02)
-
-
-@contextlib.contextmanager
-def daemon(words, port, **more):
-    """A server in the foreground, from when it answers."""
-    log = tempfile.TemporaryFile()
-    p = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, **more)
-    try:
-        wait_for("127.0.0.1", port)
-        yield p
-    except OSError:
-        log.seek(0)
-        print(log.read().decode(errors="replace")[-600:], file=sys.stderr)
-        raise
-    finally:
-        p.send_signal(signal.SIGTERM)
-        try:
-            p.wait(10)
-        except subprocess.TimeoutExpired:
-            p.kill()
-            p.wait()
-
-
-def in_turn(side, serve, ask):
-    """Served by Linux's end, then by the inner one: `serve(directory)` is entered, the other end calls `ask`."""
-    for server in "outside", "inside":
-        with tempfile.TemporaryDirectory() as d:
-            os.chmod(d, 0o755)
-            if side == server:
-                with serve(Path(d)):
-                    step()
-                    step()
-            else:
-                step()
-                os.chdir(d)
-                ask(*ADDRESSES[server], Path(d))
-                os.chdir("/")
-                step()
-        step()
-
-
-def certificate(d):
-    words = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=there"
-    subprocess.run([*words.split(), "-keyout", d / "key", "-out", d / "cert"], check=True, capture_output=True)
+from served import *
 
 
 @contextlib.contextmanager
@@ -138,6 +62,9 @@ def asked_of_web(four, six, d):
     told("git log", ["git", "-C", "got", "log", "--format=%T %s", "origin/main"])
     status, out, err = run(["wrk", "-t1", "-c16", "-d1", f"http://{four}:{PORT}/small"])
     counted = re.search(rb"(\d+) requests in", out)
+    for url in f"https://{four}:{PORT + 1}", f"https://[{six}]:{PORT + 1}":
+        words = ["h2load", "-n", "2000", "-c", "8", "-m", "20", f"{url}/small"]
+        told("h2load", words, keep=lambda b: re.findall(rb"requests: .*, (\d+) succeeded, (\d+) failed", b))
     say("wrk", (status, int(counted[1]) > 100 if counted else err, b"errors" in out or b"Non-2xx" in out))
 
 
@@ -148,6 +75,83 @@ def web_inside():
 
 def web_outside():
     in_turn("outside", nginx, asked_of_web)
+
+
+JAVA = r"""
+import com.sun.net.httpserver.HttpServer;
+import java.net.*;
+import java.net.http.*;
+import java.security.*;
+import java.security.cert.X509Certificate;
+import java.util.*;
+import java.util.concurrent.*;
+import java.util.stream.*;
+import javax.net.ssl.*;
+
+public class Web {
+    static String sum(byte[] b) throws Exception {
+        return b.length + " " + HexFormat.of().formatHex(MessageDigest.getInstance("SHA-256").digest(b)).substring(0, 12);
+    }
+    public static void main(String[] a) throws Exception {
+        if (a[0].equals("serve")) {
+            HttpServer s = HttpServer.create(new InetSocketAddress("::", Integer.parseInt(a[1])), 64);
+            s.createContext("/echo", x -> { byte[] b = x.getRequestBody().readAllBytes(); x.sendResponseHeaders(200, b.length); x.getResponseBody().write(b); x.close(); });
+            s.setExecutor(Executors.newFixedThreadPool(8));
+            s.start();
+            return;
+        }
+        // (The name in the certificate is nobody's.)
+        System.setProperty("jdk.internal.httpclient.disableHostnameVerification", "true");
+        SSLContext all = SSLContext.getInstance("TLS");
+        all.init(null, new TrustManager[] {new X509TrustManager() {
+            public void checkClientTrusted(X509Certificate[] c, String s) {}
+            public void checkServerTrusted(X509Certificate[] c, String s) {}
+            public X509Certificate[] getAcceptedIssuers() { return new X509Certificate[0]; }
+        }}, null);
+        HttpClient c = HttpClient.newBuilder().version(HttpClient.Version.HTTP_2).sslContext(all).build();
+        HttpResponse<byte[]> r = c.send(HttpRequest.newBuilder(URI.create(a[1] + "/large")).build(), HttpResponse.BodyHandlers.ofByteArray());
+        System.out.println(r.version() + " " + sum(r.body()));
+        List<CompletableFuture<HttpResponse<String>>> many = IntStream.range(0, 100)
+            .mapToObj(n -> c.sendAsync(HttpRequest.newBuilder(URI.create(a[1] + "/small?" + n)).build(), HttpResponse.BodyHandlers.ofString()))
+            .collect(Collectors.toList());
+        int well = 0;
+        for (var f : many) if (f.get().statusCode() == 200 && f.get().version() == HttpClient.Version.HTTP_2) well++;
+        System.out.println(well);
+    }
+}
+"""
+
+
+@contextlib.contextmanager
+def java_server(d):
+    (d / "Web.java").write_text(JAVA)
+    with daemon(["java", d / "Web.java", "serve", str(PORT)], PORT):
+        yield
+
+
+def asked_by_java(four, six, d):
+    (d / "Web.java").write_text(JAVA)
+    for what, url in ("four", f"https://{four}:{PORT + 1}"), ("six", f"https://[{six}]:{PORT + 1}"):
+        told(what, ["java", d / "Web.java", "ask", url], seconds=100)
+
+
+def asked_of_java(four, six, d):
+    (d / "body").write_bytes(pattern(3_000_000))
+    for at in f"http://{four}:{PORT}", f"http://[{six}]:{PORT}":
+        curl = ["curl", "-s", "--max-time", "40"]
+        told("a large one", [*curl, "--data-binary", "@body", f"{at}/echo"], keep=digest)
+        told("many", [*curl, "-Z", "--parallel-max", "10", "-d", "word", *[f"{at}/echo?{n}" for n in range(100)]], keep=digest)
+
+
+def java_inside():
+    """Java's HTTP/2 client with many requests at once, and its server."""
+    in_turn("inside", nginx, asked_by_java)
+    in_turn("inside", java_server, asked_of_java)
+
+
+def java_outside():
+    in_turn("outside", nginx, asked_by_java)
+    in_turn("outside", java_server, asked_of_java)
 
 
 @contextlib.contextmanager
