@@ -7,12 +7,10 @@ import io
 import json
 import os
 import subprocess
-import sys
 import tarfile
 import threading
 import zipfile
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 from ends import *
 from served import *
@@ -326,14 +324,9 @@ def websockets_outside():
 QUIC = """
 import asyncio, os, ssl, sys
 sys.path.insert(0, os.environ["AIOQUIC"])
-from aioquic.asyncio import QuicConnectionProtocol, connect, serve
+from aioquic.asyncio import connect, serve
 from aioquic.quic.configuration import QuicConfiguration
-from aioquic.quic.events import StreamDataReceived
 what, where, port, d = sys.argv[1:]
-
-class Echo(QuicConnectionProtocol):
-    def quic_event_received(self, event):
-        super().quic_event_received(event)
 
 def echo(reader, writer):
     async def go():

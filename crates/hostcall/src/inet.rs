@@ -181,6 +181,9 @@ impl Edges {
     }
     /// Adds a descriptor, which leaves when its last copy is closed.
     pub fn add(&self, fd: RawFd, token: u64) -> Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, fd, token)
+    }
+    fn control(&self, what: i32, fd: RawFd, token: u64) -> Result<()> {
         let wanted =
             libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLPRI | libc::EPOLLRDHUP | libc::EPOLLET;
         let mut e = libc::epoll_event {
@@ -189,8 +192,12 @@ impl Edges {
         };
         let set = self.set.raw();
         // SAFETY: one event.
-        unsafe { sys!(EpollCtl, set, libc::EPOLL_CTL_ADD, fd, &raw mut e) }?;
+        unsafe { sys!(EpollCtl, set, what, fd, &raw mut e) }?;
         Ok(())
+    }
+    /// Has a descriptor that was added told of once more, if it is ready.
+    pub fn tell_again(&self, fd: RawFd, token: u64) -> Result<()> {
+        self.control(libc::EPOLL_CTL_MOD, fd, token)
     }
     /// Tells `each` of changes, by their tokens and `EPOLL*` bits; how many there were.
     pub fn take(&self, mut each: impl FnMut(u64, u32)) -> Result<usize> {

@@ -7,7 +7,7 @@ use crate::resolve::Effort;
 use crate::state::State;
 use crate::types::{Access, Bad};
 use crate::user::UserRange;
-use crate::vma::{FileRef, Vma};
+use crate::vma::{FileRef, Vma, VmaFlags};
 use crate::{Mm, PAGE, Result};
 use abi::errno::{EFAULT, EINTR, EINVAL, ENAMETOOLONG};
 use abi::{Errno, Va};
@@ -394,6 +394,16 @@ impl Mm {
     pub fn read_forced(&self, va: Va, dst: &mut [u8]) -> usize {
         self.with(|st| {
             let shown = st.shown(va.0, dst.len());
+            let dst = &mut dst[..shown];
+            let n = st.read(va.0, dst, Mode::ForceRead);
+            st.patches.show_original(va.0, &mut dst[..n]);
+            n
+        })
+    }
+    /// As [`Mm::read_forced`], up to what is in no core ([`VmaFlags::NOT_DUMPED`]).
+    pub fn read_dumped(&self, va: Va, dst: &mut [u8]) -> usize {
+        self.with(|st| {
+            let shown = st.before(va.0, dst.len(), VmaFlags::NOT_DUMPED);
             let dst = &mut dst[..shown];
             let n = st.read(va.0, dst, Mode::ForceRead);
             st.patches.show_original(va.0, &mut dst[..n]);

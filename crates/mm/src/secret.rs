@@ -35,10 +35,14 @@ impl Mm {
 impl State {
     /// How many of `len` bytes from `va` on come before what is secret.
     pub(crate) fn shown(&self, va: u64, len: usize) -> usize {
+        self.before(va, len, VmaFlags::SECRET)
+    }
+
+    /// How many of them come before the first VMA with any of these flags.
+    pub(crate) fn before(&self, va: u64, len: usize, flags: VmaFlags) -> usize {
         let end = va.saturating_add(len as u64);
-        let secret = |v: &crate::vma::Vma| v.flags.contains(VmaFlags::SECRET);
         let mut in_range = self.vmas.range(va..end);
-        match in_range.find(|(_, v)| secret(v)) {
+        match in_range.find(|(_, v)| v.flags.intersects(flags)) {
             Some((r, _)) => (r.start.max(va) - va) as usize,
             None => len,
         }

@@ -36,6 +36,13 @@ bitflags::bitflags! {
     }
 }
 
+impl VmaFlags {
+    /// What is in no core.
+    pub const NOT_DUMPED: VmaFlags = VmaFlags::DONTDUMP
+        .union(VmaFlags::CONFIDENTIAL)
+        .union(VmaFlags::SECRET);
+}
+
 // No two share a bit: new ones go from bit 46 on.
 const _: () = {
     let (all, mut ones, mut i) = (<VmaFlags as bitflags::Flags>::FLAGS, 0, 0);

@@ -41,7 +41,7 @@ impl HostNetwork {
         })
     }
 
-    /// Turns the host's readiness into notifications, on a thread of its own; for ever.
+    /// Turns the host's readiness into notifications: see [`Readiness::serve`].
     pub fn serve(&self) {
         self.readiness.serve(|| Left::Nothing);
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 impl NetNamespace {
     /// Turns what the host's sockets and the broker tell into notifications; for ever, on a thread
-    /// of its own. Returns at once where there are none ([`NetNamespace::has_outside`]).
+    /// of its own, or by the task that waits ([`crate::readiness`]). Returns at once where there are none ([`NetNamespace::has_outside`]).
     pub fn serve_outside(self: &Arc<Self>) {
         if let Some(h) = &self.host {
             h.serve();

@@ -381,29 +381,15 @@ impl NetNamespace {
             .iter()
             .filter(|s| matches!(s.state, census::ESTABLISHED | census::CLOSE_WAIT))
             .count() as i64;
-        let ip = "Forwarding DefaultTTL InReceives InHdrErrors InAddrErrors ForwDatagrams \
-                  InUnknownProtos InDiscards InDelivers OutRequests OutDiscards OutNoRoutes \
-                  ReasmTimeout ReasmReqds ReasmOKs ReasmFails FragOKs FragFails FragCreates \
-                  OutTransmits";
-        let icmp = "InMsgs InErrors InCsumErrors InDestUnreachs InTimeExcds InParmProbs \
-                    InSrcQuenchs InRedirects InEchos InEchoReps InTimestamps InTimestampReps \
-                    InAddrMasks InAddrMaskReps OutMsgs OutErrors OutRateLimitGlobal \
-                    OutRateLimitHost OutDestUnreachs OutTimeExcds OutParmProbs OutSrcQuenchs \
-                    OutRedirects OutEchos OutEchoReps OutTimestamps OutTimestampReps \
-                    OutAddrMasks OutAddrMaskReps";
-        let tcp_fields = "RtoAlgorithm RtoMin RtoMax MaxConn ActiveOpens PassiveOpens AttemptFails \
-                   EstabResets CurrEstab InSegs OutSegs RetransSegs InErrs OutRsts InCsumErrors";
-        let udp = "InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors SndbufErrors \
-                   InCsumErrors IgnoredMulti MemErrors";
         let none = |_: &str| 0;
-        pair("Ip", ip, |f| match f {
+        pair("Ip", IP, |f| match f {
             "Forwarding" => 2,
             "DefaultTTL" => 64,
             "OutTransmits" => count("Ip", "OutRequests"),
             f => count("Ip", f),
-        }) + &pair("Icmp", icmp, |f| count("Icmp", f))
+        }) + &pair("Icmp", ICMP, |f| count("Icmp", f))
             // (Without a message there are no lines of IcmpMsg: `icmpmsg_put`.)
-            + &pair("Tcp", tcp_fields, |f| match f {
+            + &pair("Tcp", TCP, |f| match f {
                 "RtoAlgorithm" => 1,
                 "RtoMin" => 200,
                 "RtoMax" => 120_000,
@@ -411,8 +397,8 @@ impl NetNamespace {
                 "CurrEstab" => established,
                 f => count("Tcp", f),
             })
-            + &pair("Udp", udp, |f| count("Udp", f))
-            + &pair("UdpLite", udp, none)
+            + &pair("Udp", UDP, |f| count("Udp", f))
+            + &pair("UdpLite", UDP, none)
     }
 
     /// `/proc/net/sockstat` and `sockstat6`.
@@ -590,41 +576,69 @@ impl NetNamespace {
     }
 }
 
+/// The names of `Ip` (`snmp_seq_show`).
+const IP: &str = "\
+    Forwarding DefaultTTL InReceives InHdrErrors InAddrErrors ForwDatagrams InUnknownProtos \
+    InDiscards InDelivers OutRequests OutDiscards OutNoRoutes ReasmTimeout ReasmReqds \
+    ReasmOKs ReasmFails FragOKs FragFails FragCreates OutTransmits";
+
+/// The names of `Icmp` (`snmp_seq_show`).
+const ICMP: &str = "\
+    InMsgs InErrors InCsumErrors InDestUnreachs InTimeExcds InParmProbs InSrcQuenchs \
+    InRedirects InEchos InEchoReps InTimestamps InTimestampReps InAddrMasks InAddrMaskReps \
+    OutMsgs OutErrors OutRateLimitGlobal OutRateLimitHost OutDestUnreachs OutTimeExcds \
+    OutParmProbs OutSrcQuenchs OutRedirects OutEchos OutEchoReps OutTimestamps \
+    OutTimestampReps OutAddrMasks OutAddrMaskReps";
+
+/// The names of `Tcp` (`snmp_seq_show`).
+const TCP: &str = "\
+    RtoAlgorithm RtoMin RtoMax MaxConn ActiveOpens PassiveOpens AttemptFails EstabResets \
+    CurrEstab InSegs OutSegs RetransSegs InErrs OutRsts InCsumErrors";
+
+/// The names of `Udp` (`snmp_seq_show`).
+const UDP: &str = "\
+    InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors SndbufErrors InCsumErrors \
+    IgnoredMulti MemErrors";
+
 /// The names of `TcpExt` (`snmp4_net_list`). What is not counted is 0.
-const TCP_EXT: &str = "SyncookiesSent SyncookiesRecv SyncookiesFailed EmbryonicRsts PruneCalled RcvPruned OfoPruned \
-    OutOfWindowIcmps LockDroppedIcmps ArpFilter TW TWRecycled TWKilled PAWSActive PAWSEstab \
-    BeyondWindow TSEcrRejected PAWSOldAck PAWSTimewait DelayedACKs DelayedACKLocked \
-    DelayedACKLost ListenOverflows ListenDrops TCPHPHits TCPPureAcks TCPHPAcks TCPRenoRecovery \
-    TCPSackRecovery TCPSACKReneging TCPSACKReorder TCPRenoReorder TCPTSReorder TCPFullUndo \
-    TCPPartialUndo TCPDSACKUndo TCPLossUndo TCPLostRetransmit TCPRenoFailures TCPSackFailures \
-    TCPLossFailures TCPFastRetrans TCPSlowStartRetrans TCPTimeouts TCPLossProbes \
-    TCPLossProbeRecovery TCPRenoRecoveryFail TCPSackRecoveryFail TCPRcvCollapsed \
-    TCPBacklogCoalesce TCPDSACKOldSent TCPDSACKOfoSent TCPDSACKRecv TCPDSACKOfoRecv \
-    TCPAbortOnData TCPAbortOnClose TCPAbortOnMemory TCPAbortOnTimeout TCPAbortOnLinger \
-    TCPAbortFailed TCPMemoryPressures TCPMemoryPressuresChrono TCPSACKDiscard TCPDSACKIgnoredOld \
-    TCPDSACKIgnoredNoUndo TCPSpuriousRTOs TCPMD5NotFound TCPMD5Unexpected TCPMD5Failure \
-    TCPSackShifted TCPSackMerged TCPSackShiftFallback TCPBacklogDrop PFMemallocDrop \
-    TCPMinTTLDrop TCPDeferAcceptDrop IPReversePathFilter TCPTimeWaitOverflow \
-    TCPReqQFullDoCookies TCPReqQFullDrop TCPRetransFail TCPRcvCoalesce TCPOFOQueue TCPOFODrop \
-    TCPOFOMerge TCPChallengeACK TCPSYNChallenge TCPFastOpenActive TCPFastOpenActiveFail \
-    TCPFastOpenPassive TCPFastOpenPassiveFail TCPFastOpenListenOverflow TCPFastOpenCookieReqd \
-    TCPFastOpenBlackhole TCPSpuriousRtxHostQueues BusyPollRxPackets TCPAutoCorking \
-    TCPFromZeroWindowAdv TCPToZeroWindowAdv TCPWantZeroWindowAdv TCPSynRetrans TCPOrigDataSent \
+const TCP_EXT: &str = "\
+    SyncookiesSent SyncookiesRecv SyncookiesFailed EmbryonicRsts PruneCalled RcvPruned \
+    OfoPruned OutOfWindowIcmps LockDroppedIcmps ArpFilter TW TWRecycled TWKilled PAWSActive \
+    PAWSEstab BeyondWindow TSEcrRejected PAWSOldAck PAWSTimewait DelayedACKs \
+    DelayedACKLocked DelayedACKLost ListenOverflows ListenDrops TCPHPHits TCPPureAcks \
+    TCPHPAcks TCPRenoRecovery TCPSackRecovery TCPSACKReneging TCPSACKReorder TCPRenoReorder \
+    TCPTSReorder TCPFullUndo TCPPartialUndo TCPDSACKUndo TCPLossUndo TCPLostRetransmit \
+    TCPRenoFailures TCPSackFailures TCPLossFailures TCPFastRetrans TCPSlowStartRetrans \
+    TCPTimeouts TCPLossProbes TCPLossProbeRecovery TCPRenoRecoveryFail TCPSackRecoveryFail \
+    TCPRcvCollapsed TCPBacklogCoalesce TCPDSACKOldSent TCPDSACKOfoSent TCPDSACKRecv \
+    TCPDSACKOfoRecv TCPAbortOnData TCPAbortOnClose TCPAbortOnMemory TCPAbortOnTimeout \
+    TCPAbortOnLinger TCPAbortFailed TCPMemoryPressures TCPMemoryPressuresChrono \
+    TCPSACKDiscard TCPDSACKIgnoredOld TCPDSACKIgnoredNoUndo TCPSpuriousRTOs TCPMD5NotFound \
+    TCPMD5Unexpected TCPMD5Failure TCPSackShifted TCPSackMerged TCPSackShiftFallback \
+    TCPBacklogDrop PFMemallocDrop TCPMinTTLDrop TCPDeferAcceptDrop IPReversePathFilter \
+    TCPTimeWaitOverflow TCPReqQFullDoCookies TCPReqQFullDrop TCPRetransFail TCPRcvCoalesce \
+    TCPOFOQueue TCPOFODrop TCPOFOMerge TCPChallengeACK TCPSYNChallenge TCPFastOpenActive \
+    TCPFastOpenActiveFail TCPFastOpenPassive TCPFastOpenPassiveFail \
+    TCPFastOpenListenOverflow TCPFastOpenCookieReqd TCPFastOpenBlackhole \
+    TCPSpuriousRtxHostQueues BusyPollRxPackets TCPAutoCorking TCPFromZeroWindowAdv \
+    TCPToZeroWindowAdv TCPWantZeroWindowAdv TCPSynRetrans TCPOrigDataSent \
     TCPHystartTrainDetect TCPHystartTrainCwnd TCPHystartDelayDetect TCPHystartDelayCwnd \
     TCPACKSkippedSynRecv TCPACKSkippedPAWS TCPACKSkippedSeq TCPACKSkippedFinWait2 \
     TCPACKSkippedTimeWait TCPACKSkippedChallenge TCPWinProbe TCPKeepAlive TCPMTUPFail \
-    TCPMTUPSuccess TCPDelivered TCPDeliveredCE TCPAckCompressed TCPZeroWindowDrop TCPRcvQDrop \
-    TCPWqueueTooBig TCPFastOpenPassiveAltKey TcpTimeoutRehash TcpDuplicateDataRehash \
-    TCPDSACKRecvSegs TCPDSACKIgnoredDubious TCPMigrateReqSuccess TCPMigrateReqFailure \
-    TCPPLBRehash TCPAORequired TCPAOBad TCPAOKeyNotFound TCPAOGood TCPAODroppedIcmps";
+    TCPMTUPSuccess TCPDelivered TCPDeliveredCE TCPAckCompressed TCPZeroWindowDrop \
+    TCPRcvQDrop TCPWqueueTooBig TCPFastOpenPassiveAltKey TcpTimeoutRehash \
+    TcpDuplicateDataRehash TCPDSACKRecvSegs TCPDSACKIgnoredDubious TCPMigrateReqSuccess \
+    TCPMigrateReqFailure TCPPLBRehash TCPAORequired TCPAOBad TCPAOKeyNotFound TCPAOGood \
+    TCPAODroppedIcmps";
 
 /// The names of `IpExt` (`snmp4_ipextstats_list`).
-const IP_EXT: &str = "InNoRoutes InTruncatedPkts InMcastPkts OutMcastPkts InBcastPkts OutBcastPkts InOctets \
-    OutOctets InMcastOctets OutMcastOctets InBcastOctets OutBcastOctets InCsumErrors InNoECTPkts \
-    InECT1Pkts InECT0Pkts InCEPkts ReasmOverlaps";
+const IP_EXT: &str = "\
+    InNoRoutes InTruncatedPkts InMcastPkts OutMcastPkts InBcastPkts OutBcastPkts InOctets \
+    OutOctets InMcastOctets OutMcastOctets InBcastOctets OutBcastOctets InCsumErrors \
+    InNoECTPkts InECT1Pkts InECT0Pkts InCEPkts ReasmOverlaps";
 
-fn snmp6(count: impl Fn(&str) -> i64) -> String {
-    const NAMES: &str = "\
+/// The names of `/proc/net/snmp6` (`snmp6_seq_show`).
+const SNMP6: &str = "\
     Ip6InReceives Ip6InHdrErrors Ip6InTooBigErrors Ip6InNoRoutes Ip6InAddrErrors Ip6InUnknownProtos \
     Ip6InTruncatedPkts Ip6InDiscards Ip6InDelivers Ip6OutForwDatagrams Ip6OutRequests Ip6OutDiscards \
     Ip6OutNoRoutes Ip6ReasmTimeout Ip6ReasmReqds Ip6ReasmOKs Ip6ReasmFails Ip6FragOKs Ip6FragFails \
@@ -642,6 +656,32 @@ fn snmp6(count: impl Fn(&str) -> i64) -> String {
     Udp6InErrors Udp6OutDatagrams Udp6RcvbufErrors Udp6SndbufErrors Udp6InCsumErrors Udp6IgnoredMulti \
     Udp6MemErrors UdpLite6InDatagrams UdpLite6NoPorts UdpLite6InErrors UdpLite6OutDatagrams \
     UdpLite6RcvbufErrors UdpLite6SndbufErrors UdpLite6InCsumErrors UdpLite6MemErrors";
+
+fn snmp6(count: impl Fn(&str) -> i64) -> String {
     let line = |name: &str| format!("{name:<32}\t{}\n", count(name));
-    NAMES.split_ascii_whitespace().map(line).collect()
+    SNMP6.split_ascii_whitespace().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use netstack::counters::Mib;
+
+    /// A counter whose name is misspelt would be 0 for ever.
+    #[test]
+    fn all_counters_are_shown() {
+        let has = |list: &str, word: &str| list.split_ascii_whitespace().any(|w| w == word);
+        let shown = |(group, name): (&str, &str)| match group {
+            "Ip" => has(IP, name),
+            "Icmp" => has(ICMP, name),
+            "Tcp" => has(TCP, name),
+            "Udp" => has(UDP, name),
+            "TcpExt" => has(TCP_EXT, name),
+            "IpExt" => has(IP_EXT, name),
+            _ => has(SNMP6, &format!("{group}{name}")),
+        };
+        for mib in Mib::ALL {
+            assert!(shown(mib.name()), "{mib:?}");
+        }
+    }
 }

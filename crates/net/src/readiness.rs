@@ -6,14 +6,14 @@
 //!   edge-triggered; so a caller that got `EAGAIN` and waits on the socket's queue is woken by the
 //!   next change.
 //! - A token of a socket that is gone wakes another socket for nothing at worst.
-//! - Who takes a change tells of it before anybody else takes one.
+//! - Who takes a change tells of it before anybody else takes one. What is left of the channel is
+//!   a change once more, for whoever waits.
 
 use crate::options::Common;
 use abi::Result;
 use hostcall::HostFd;
 use hostcall::inet::{Edges, RingEnds};
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use wait::Events;
@@ -27,6 +27,8 @@ pub struct Readiness {
     edges: Edges,
     sockets: Mutex<Table>,
     lead: OnceLock<Arc<Lead>>,
+    /// The channel's descriptor, which stays open.
+    channel: OnceLock<i32>,
 }
 
 #[derive(Default)]
@@ -48,6 +50,7 @@ impl Readiness {
             edges,
             sockets: Mutex::default(),
             lead: OnceLock::new(),
+            channel: OnceLock::new(),
         })
     }
 
@@ -72,7 +75,15 @@ impl Readiness {
 
     /// Has [`Readiness::serve`] call its function when something comes by a channel.
     pub fn watch_channel(&self, fd: &HostFd) -> Result<()> {
+        let _ = self.channel.set(fd.raw());
         self.edges.add(fd.raw(), CHANNEL)
+    }
+
+    /// There may be more in the channel: whoever waits for changes hears of it.
+    fn tell_again(&self) {
+        if let Some(fd) = self.channel.get() {
+            let _ = self.edges.tell_again(*fd, CHANNEL);
+        }
     }
 
     /// Turns the host's readiness into notifications, on a thread of its own, or by the task that
@@ -82,7 +93,6 @@ impl Readiness {
         let changes = Changes {
             readiness: self.clone(),
             channel: Mutex::new(Box::new(channel)),
-            is_left: AtomicBool::new(false),
         };
         let lead = Lead::new(Box::new(changes));
         self.lead.get_or_init(|| lead).serve()
@@ -104,10 +114,8 @@ impl Readiness {
 /// The changes of a set of descriptors, as work.
 struct Changes {
     readiness: Arc<Readiness>,
-    /// Held by who works.
+    /// Its turn: who works holds it until all that it took is told.
     channel: Mutex<Box<dyn Fn() -> Left + Send + Sync>>,
-    /// There may be more in it, of which nobody will be told again. Changed with it held.
-    is_left: AtomicBool,
 }
 
 /// Whether there may be more in a channel.
@@ -119,24 +127,22 @@ pub enum Left {
 
 impl Work for Changes {
     fn work(&self) -> Worked {
-        // (Who has it at the end of his turn tells of all that he has taken.)
+        // (Another one is at the end of its turn.)
         let Some(channel) = self.channel.try_lock() else {
             return Worked::Nothing;
         };
-        let mut is_left = self.is_left.load(Ordering::Relaxed);
         let told = self.readiness.edges.take(|token, bits| match token {
-            CHANNEL => is_left = true,
+            CHANNEL => {
+                if channel() == Left::Something {
+                    self.readiness.tell_again();
+                }
+            }
             _ => {
                 if let Some(c) = self.readiness.socket(token) {
                     c.notify(widen(Events::from_bits_retain(bits)));
                 }
             }
         });
-        if is_left {
-            is_left = channel() == Left::Something;
-            self.is_left.store(is_left, Ordering::Relaxed);
-            return Worked::Something;
-        }
         match told {
             Ok(0) => Worked::Nothing,
             Ok(_) => Worked::Something,
@@ -145,9 +151,6 @@ impl Work for Changes {
     }
 
     fn sleep(&self, most: Option<Duration>, by: Role) {
-        if self.is_left.load(Ordering::Relaxed) {
-            return;
-        }
         let most = most.map_or(-1, |d| i32::try_from(d.as_millis()).unwrap_or(i32::MAX));
         let ends = match by {
             Role::Leader => RingEnds::Yes,

@@ -205,7 +205,7 @@ impl UserNetwork {
     }
 
     /// Takes what the broker tells, and the host's readiness: connections go to `accepted`; on a
-    /// thread of its own; for ever.
+    /// thread of its own, or by the task that waits ([`Readiness::serve`]); for ever.
     pub(crate) fn serve(
         self: &Arc<Self>,
         accepted: impl Fn(u16, Endpoint, HostFd) + Send + Sync + 'static,

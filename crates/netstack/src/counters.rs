@@ -78,7 +78,7 @@ snmp! {
     ExtKeepAlive "TcpExt" "TCPKeepAlive",
     ExtTw "TcpExt" "TW",
     ExtDelivered "TcpExt" "TCPDelivered",
-    // (Above is what connections count.)
+    // Above is what connections count: the last one is [`OF_CONNECTION`]'s.
     TcpActiveOpens "Tcp" "ActiveOpens",
     TcpPassiveOpens "Tcp" "PassiveOpens",
     TcpInSegs "Tcp" "InSegs",
@@ -252,12 +252,15 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// `mib` has to be one that connections count.
+    /// `mib` has to be one that connections count: others are not.
     pub(crate) fn add(&mut self, mib: Mib, n: u64) {
         if n == 0 {
             return;
         }
-        let c = &mut self.counts[mib as usize];
+        let Some(c) = self.counts.get_mut(mib as usize) else {
+            debug_assert!(false, "{mib:?} is none of a connection's");
+            return;
+        };
         *c = c.saturating_add(u16::try_from(n).unwrap_or(u16::MAX));
         self.is_empty = false;
     }

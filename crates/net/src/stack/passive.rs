@@ -199,8 +199,8 @@ impl Stack {
 
     fn count_refusal(&self, why: Refusal) {
         self.ip.count(match why {
-            Refusal::Accepts => Mib::ExtListenOverflows,
-            Refusal::HalfOpen => Mib::ExtReqQFullDrop,
+            Refusal::AcceptQueueFull => Mib::ExtListenOverflows,
+            Refusal::SynQueueFull => Mib::ExtReqQFullDrop,
         });
         self.ip.count(Mib::ExtListenDrops);
     }

@@ -141,13 +141,13 @@ pub(crate) enum Begin {
     No(Refusal),
 }
 
-/// Why it does not.
+/// Why a listener takes no handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refusal {
     /// Nobody accepts what is there.
-    Accepts,
+    AcceptQueueFull,
     /// Too many handshakes are under way, and cookies are off.
-    HalfOpen,
+    SynQueueFull,
 }
 
 /// A connection to a published port comes from outside: it goes to whoever listens there, or is
@@ -219,7 +219,7 @@ impl Listener {
             (q.closed || q.full(), q.backlog)
         };
         if full {
-            return Begin::No(Refusal::Accepts);
+            return Begin::No(Refusal::AcceptQueueFull);
         }
         let half_open = self.half_open.load(Ordering::Relaxed);
         let is_few = half_open < backlog.clamp(HALF_OPEN.0, HALF_OPEN.1);
@@ -230,7 +230,7 @@ impl Listener {
                 let most = most.map_or(HALF_OPEN.1, |n| usize::try_from(n).unwrap_or(0));
                 return match is_few && half_open < most - most / 4 {
                     true => Begin::Yes,
-                    false => Begin::No(Refusal::HalfOpen),
+                    false => Begin::No(Refusal::SynQueueFull),
                 };
             }
             Some(2) => {}

@@ -158,7 +158,6 @@ impl Ip {
             && let Some(reset) = reset
             && let Some(path) = self.path_back(at, d, Some(d.to))
         {
-            self.snmp.count(Mib::TcpOutRsts);
             // A reset that finds no room is asked for again.
             let _ = self.send_answer(at.now, &path, pair, &reset);
         }

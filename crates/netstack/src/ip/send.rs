@@ -10,7 +10,7 @@ use super::wire::{
     DONT_FRAGMENT, ETHERNET, Head, ICMP, ICMPV6, MORE_FRAGMENTS, Sum, TCP, UDP, V4, V6, be16, be32,
 };
 use crate::counters::Mib;
-use crate::tcp::Header;
+use crate::tcp::{Flags, Header};
 use crate::time::Instant;
 use netfilter::conntrack::Track;
 use netfilter::packet::Meta;
@@ -144,6 +144,9 @@ impl Ip {
         header: &Header,
     ) -> Result<Sent, SendError> {
         self.snmp.count(Mib::TcpOutSegs);
+        if header.flags.contains(Flags::RST) {
+            self.snmp.count(Mib::TcpOutRsts);
+        }
         self.send_tcp(now, path, pair, header, &[], 0, &Marks::default())
     }
 
@@ -159,8 +162,6 @@ impl Ip {
         track: &Track,
     ) -> Result<Sent, SendError> {
         let (from, to) = (pair.local.ip(), pair.remote.ip());
-        self.snmp.count(Mib::TcpOutSegs);
-        self.snmp.count(Mib::TcpOutRsts);
         let mut head = [0; segment::LONGEST];
         let len = segment_header(reset, pair, 0, &mut head);
         let known = Meta {

@@ -70,9 +70,10 @@ pub struct Config {
     pub keep_alive: KeepAlive,
     /// TCP_USER_TIMEOUT.
     pub user_timeout: Option<Duration>,
-    /// How many times a SYN (or the answer to one) is sent again.
+    /// For as long as so many doublings of a second take, and the first time-outs that are not
+    /// doubled, a SYN is sent again (`tcp_write_timeout`).
     pub syn_retries: u8,
-    /// After how many time-outs of a SYN the next one is twice as long (tcp_syn_linear_timeouts).
+    /// How many time-outs of a SYN double nothing (tcp_syn_linear_timeouts).
     pub syn_linear: u8,
     /// tcp_retries2: after how many doublings of 200 ms unanswered data end the connection.
     pub retries: u8,

@@ -360,7 +360,7 @@ fn signal(kernel: &Arc<Kernel>, container: &Arc<Container>, s: Signal, to: Recip
     groups.retain(|g| wanted.is_none_or(|pid| g.tgid == pid));
     if s == abi::signal::SIGKILL {
         container.withdraw(wanted);
-        let more = groups.iter().filter(|g| !g.is_told_to_end());
+        let more = groups.iter().filter(|g| !g.needs_no_kill());
         enforce(kernel, more.cloned().collect());
     }
     if to == Recipient::All && s == abi::signal::SIGKILL {

@@ -710,7 +710,7 @@ impl Hierarchy {
                     .iter()
                     .flat_map(|d| d.inner.lock().procs.iter().copied().collect::<Vec<_>>())
                     .filter_map(|id| l.group(id))
-                    .filter(|g| !g.is_told_to_end())
+                    .filter(|g| !g.needs_no_kill())
                     .collect()
             };
             if groups.is_empty() {

@@ -58,7 +58,7 @@ impl Kernel {
         // the next time finds those that were made meanwhile.
         loop {
             let mut all = self.members(c);
-            all.retain(|g| !g.is_told_to_end());
+            all.retain(|g| !g.needs_no_kill());
             if all.is_empty() {
                 return;
             }

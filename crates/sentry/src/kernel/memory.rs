@@ -141,7 +141,7 @@ impl Holder {
     }
 
     fn is_dying(&self) -> bool {
-        self.group.is_told_to_end()
+        self.group.needs_no_kill()
     }
 
     pub(super) fn command(&self, k: &Kernel) -> String {

@@ -341,7 +341,7 @@ impl Kernel {
             }
             ids.iter()
                 .filter_map(|i| l.group(*i))
-                .filter(|g| !g.is_told_to_end())
+                .filter(|g| !g.needs_no_kill())
                 .collect()
         };
         drop(reaped);

@@ -199,7 +199,7 @@ impl Task {
             vfork_done: Mutex::new(a.vfork_done),
             held: AtomicBool::new(false),
             killable_sleep: AtomicBool::new(false),
-            past_core: AtomicBool::new(false),
+            has_joined_dump: AtomicBool::new(false),
             nice: AtomicI32::new(a.nice),
             scheduling: RwLock::new(a.scheduling),
             affinity: RwLock::new(a.affinity),
@@ -241,6 +241,10 @@ impl Task {
         l.links_succeed(&old, &new);
         l.remove_task(&old);
         l.add_task(&new);
+        // (Who ended the process meanwhile has told the old one.)
+        if old.is_killed() {
+            new.kill();
+        }
         // The leader that ended before counted as a zombie; the new one counts itself.
         if let Some(p) = l.process_mut(old.group.tgid) {
             p.counted = None;

@@ -36,7 +36,7 @@ pub(super) fn clear_child_tid(task: &Task) {
 pub fn finish(mut cx: Context) {
     // An end may be long, and what it wakes is to run.
     assert!(!wait::wakes::is_deferring());
-    super::coredump::pass(&mut cx);
+    super::coredump::join(&mut cx);
     let task = cx.task.clone();
     let kernel = task.kernel.clone();
     let group = task.group.clone();
@@ -112,7 +112,7 @@ pub fn finish(mut cx: Context) {
 fn how(status: i32) -> (i32, i32) {
     if status & 0x7f == 0 {
         (CLD_EXITED, status >> 8)
-    } else if status & 0x80 != 0 {
+    } else if status & super::coredump::DUMPED != 0 {
         (CLD_DUMPED, status & 0x7f)
     } else {
         (CLD_KILLED, status & 0x7f)

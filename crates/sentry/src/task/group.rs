@@ -50,7 +50,7 @@ pub struct ThreadGroup {
     /// The wait status that the group ends with, once decided (`SIGNAL_GROUP_EXIT`). Invariant:
     /// decided once, but for the bit of a core, and SIGKILL in its place while that is written.
     exit_status: Mutex<Option<i32>>,
-    /// Where its threads pass when they end: see [`super::coredump`].
+    /// See [`super::coredump`].
     pub core: super::coredump::Slot,
     /// The wait status that it was reaped with.
     pub reaped_status: OnceLock<i32>,
@@ -171,10 +171,11 @@ impl ThreadGroup {
     pub fn decide_exit(&self, status: i32) -> i32 {
         *self.exit_status.lock().get_or_insert(status)
     }
-    /// Whether its end is decided, and nobody need tell it any more.
+    /// Whether all its threads are told to end. Of a process that leaves a core one is not, though
+    /// its end is decided: who ends processes has to end that, too.
     #[must_use]
-    pub fn is_told_to_end(&self) -> bool {
-        self.exit_status().is_some() && !self.core.is_written()
+    pub fn needs_no_kill(&self) -> bool {
+        self.exit_status().is_some() && !self.core.is_dumping()
     }
     /// As [`Self::decide_exit`] for a signal that leaves a core; false if an end is decided.
     pub fn decide_core(&self, signal: i32) -> bool {

@@ -143,9 +143,9 @@ pub struct Task {
     pub trace: trace::Trace,
     /// Told when a vfork child lets go of the memory. A leaf.
     vfork_done: Mutex<Option<Arc<VforkDone>>>,
-    /// It has passed where threads that end leave what they are: see [`coredump`]. Changed under the
-    /// lock of that place.
-    past_core: AtomicBool,
+    /// It has left its registers for a core, or there was none when it ended: see [`coredump`].
+    /// Changed under the lock of its process' core.
+    has_joined_dump: AtomicBool,
     /// It stands still because of [`Task::must_hold`]. Own.
     pub held: AtomicBool,
     /// Its sleep is one that only SIGKILL ends (`TASK_KILLABLE`): see [`Sleep::Killable`]. Own.

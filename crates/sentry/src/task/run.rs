@@ -616,11 +616,7 @@ fn take_signals(cx: &mut Context) -> Flow {
                     }
                 }
                 DefaultAction::Terminate => cx.kernel.kill_group(&cx.group, s.number()),
-                DefaultAction::Core => {
-                    if super::coredump::write(cx, &info) == super::coredump::Outcome::Unwanted {
-                        cx.kernel.kill_group(&cx.group, s.number());
-                    }
-                }
+                DefaultAction::Core => super::coredump::end_by(cx, &info),
             },
             _ => {
                 if action.flags & SA_RESETHAND != 0 {

@@ -444,7 +444,7 @@ impl Kernel {
     pub fn kill_group(&self, g: &Arc<ThreadGroup>, status: i32) {
         // None is born until all are told: a birth looks under this lock whether it may be.
         let l = self.tasks.lock();
-        if g.core.is_written() {
+        if g.core.is_dumping() {
             if status != SIGKILL.number() {
                 return;
             }

@@ -50,7 +50,7 @@ impl Change {
             (why, s >> 8)
         } else if s & 0x7f == 0 {
             (CLD_EXITED, s >> 8)
-        } else if s & 0x80 != 0 {
+        } else if s & super::coredump::DUMPED != 0 {
             (CLD_DUMPED, s & 0x7f)
         } else {
             (CLD_KILLED, s & 0x7f)

@@ -172,8 +172,14 @@ impl Connection {
         if emitted == Emitted::Full {
             return Err(Full);
         }
-        let segments = (end - start).div_ceil(mss);
+        // (An end goes with the last bytes.)
+        let bytes = end.min(last).saturating_sub(start);
+        let segments = bytes.div_ceil(mss).max(1);
         self.counts.segments_out += segments;
+        if start >= self.snd.nxt {
+            self.counts.tally.add(Mib::TcpOutSegs, segments);
+            self.counts.tally.add(Mib::ExtOrigDataSent, segments);
+        }
         if is_new {
             self.new_went();
         }
@@ -269,11 +275,6 @@ impl Connection {
     pub(super) fn emit_new(&mut self, now: Instant, out: &mut dyn Output, end: u64) -> Went {
         let start = self.snd.nxt;
         self.emit_range(now, out, start, end)?;
-        // (An end goes with the last bytes.)
-        let bytes = end.min(self.snd.buffer.end()).saturating_sub(start);
-        let segments = bytes.div_ceil(self.mss_now()).max(1);
-        self.counts.tally.add(Mib::TcpOutSegs, segments);
-        self.counts.tally.add(Mib::ExtOrigDataSent, segments);
         if !(end.min(self.snd.buffer.end()) - start).is_multiple_of(self.mss_now()) {
             self.snd.small_end = end;
         }

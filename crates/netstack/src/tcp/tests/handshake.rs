@@ -29,7 +29,7 @@ fn a_syn_goes_again_until_it_is_given_up() {
         ..Config::default()
     });
     s.sent();
-    // As long as 1, 2 and 4 s are together, and four times the first.
+    // Four time-outs double nothing; together they are as long as 1, 2 and 4 s.
     for wait in [1, 1, 1, 1, 1] {
         assert_eq!(s.left().as_secs(), wait);
         let (_, out) = s.wait();

@@ -4,14 +4,14 @@ use super::{Out, ThreadState};
 use crate::task::Context;
 use crate::task::cpu::Cpu;
 use crate::task::trace::registers::{GENERAL, NT_PRFPREG, NT_PRSTATUS, NT_X86_XSTATE};
-use abi::{Result, SigInfo, Va};
+use abi::{PAGE_SIZE as PAGE, Result, SigInfo, Va};
 use mm::{Mm, Prot, VmaFlags, VmaInfo};
 use zerocopy::IntoBytes;
 
-const PAGE: u64 = 4096;
 const EHDR: usize = 64;
 const PHDR: usize = 56;
-/// More program headers than the ELF header can count would need a section header (`PN_XNUM`).
+/// More program headers than the ELF header can count would need a section header (`PN_XNUM`):
+/// mappings beyond that are left out.
 const VMAS_MOST: usize = 0xfffd;
 /// Read and written at once.
 const PIECE: u64 = 64 << 10;
@@ -27,11 +27,6 @@ const ANON_SHARED: u32 = 2;
 const MAPPED_PRIVATE: u32 = 4;
 const MAPPED_SHARED: u32 = 8;
 const ELF_HEADERS: u32 = 16;
-
-/// Mappings of which nothing is shown.
-const NEVER: VmaFlags = VmaFlags::DONTDUMP
-    .union(VmaFlags::CONFIDENTIAL)
-    .union(VmaFlags::SECRET);
 
 /// Bits of `/proc/PID/pagemap`.
 const PRESENT_OR_SWAPPED: u64 = 3 << 62;
@@ -145,7 +140,7 @@ fn dumped(mm: &Mm, vma: &VmaInfo, filter: u32) -> u64 {
     if !vma.is_file() && matches!(&vma.name()[..], b"[vdso]" | b"[vvar]") {
         return all;
     }
-    if vma.flags.intersects(NEVER) {
+    if vma.flags.intersects(VmaFlags::NOT_DUMPED) {
         return 0;
     }
     if vma.flags.contains(VmaFlags::SHARED) {
@@ -198,9 +193,6 @@ fn memory(mm: &Mm, s: &Segment, out: &mut Out<'_>) -> Result<()> {
         if !reads_file {
             mm.page_map(at, &mut there);
         }
-        if !may_show(mm, at) {
-            there.fill(0);
-        }
         for there in there.chunk_by(|a, b| is_there(*a) == is_there(*b)) {
             let len = there.len() as u64 * PAGE;
             if !is_there(there[0]) {
@@ -215,25 +207,20 @@ fn memory(mm: &Mm, s: &Segment, out: &mut Out<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Who shares the memory may have made it confidential meanwhile.
-fn may_show(mm: &Mm, at: u64) -> bool {
-    let vma = mm.find_vma(Va(at)).filter(|v| v.start <= at);
-    !mm.is_confidential() && vma.is_some_and(|v| !v.flags.intersects(NEVER))
-}
-
 fn is_there(bits: u64) -> bool {
     bits & PRESENT_OR_SWAPPED != 0
 }
 
-/// What can be read, page by page where that is not all; how many bytes that were.
+/// What can be read, page by page where that is not all; how many bytes that were. (Who shares the
+/// memory may have made it confidential meanwhile.)
 fn copy(mm: &Mm, at: u64, piece: &mut [u8], out: &mut Out<'_>) -> Result<usize> {
-    if mm.read_forced(Va(at), piece) == piece.len() {
+    if mm.read_dumped(Va(at), piece) == piece.len() {
         out.put(piece)?;
         return Ok(piece.len());
     }
     let mut copied = 0;
     for (n, page) in piece.chunks_mut(PAGE as usize).enumerate() {
-        if mm.read_forced(Va(at + n as u64 * PAGE), page) == page.len() {
+        if mm.read_dumped(Va(at + n as u64 * PAGE), page) == page.len() {
             out.put(page)?;
             copied += page.len();
         } else {
@@ -288,20 +275,16 @@ struct Who {
 impl Who {
     fn of(cx: &Context) -> Who {
         let (g, ns) = (&cx.group, &cx.group.pid.ns);
+        let own = cx.kernel.cpu_time(g);
         let l = cx.kernel.tasks.lock();
         let number = |id| l.number(id, ns);
-        let who = Who {
+        Who {
             pid: g.pid.seen_in(ns),
             ppid: number(l.parent(g.tgid)),
             pgid: number(l.pgid(g.tgid)),
             sid: number(l.sid(g.tgid)),
-            own: Cpu::default(),
+            own,
             children: g.cpu_children.get(),
-        };
-        drop(l);
-        Who {
-            own: cx.kernel.cpu_time(g),
-            ..who
         }
     }
 }

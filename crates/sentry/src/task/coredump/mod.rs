@@ -11,18 +11,18 @@
 //!
 //! # What holds
 //!
-//! - Whom the writer waits for is decided under the slot's lock, and each thread passes the slot
-//!   once, under the same lock: nobody is waited for who has passed it, or never ran.
+//! - Whom the writer waits for is decided under the slot's lock, and each thread joins once, under
+//!   the same lock: nobody is waited for who has done so before, or never ran.
 //! - Everybody waits without a lock. Who waits for the writer is told however it ends; the writer
 //!   ends soon when somebody kills the process once more, or its container ends: it looks after
 //!   each piece, also of what is not there ([`Out::check`]).
 //! - While it writes, the end of the process is decided, but it is not told to end
-//!   ([`ThreadGroup::is_told_to_end`]): who ends processes ends it, too.
+//!   ([`ThreadGroup::needs_no_kill`]): who ends processes ends it, too.
 //! - It writes as much as RLIMIT_CORE and RLIMIT_FSIZE let it, and makes no page that was not there:
 //!   what nobody has touched is a hole. Confidential and secret memory is one, too, and a
 //!   confidential process leaves no core.
-//! - A pattern that begins with `|` or `@` would give the core to a program of the host's: there is
-//!   none, and nothing is written.
+//! - A pattern that begins with `|` names a program that would be given the core: there is no such
+//!   way here, and nothing is written. (`@`, a socket, is no pattern here.)
 
 mod image;
 mod name;
@@ -38,7 +38,7 @@ use std::sync::{Arc, Weak};
 use vfs::At;
 use vfs::file::{BufSource, File, O_CLOEXEC, O_CREAT, O_EXCL, O_NOFOLLOW, O_WRONLY};
 use vfs::ops::OpenHow;
-use wait::{Events, Steady, WaitQueue, block_until};
+use wait::{Events, Steady, WaitQueue, block_until, wakes};
 
 /// The bit of a wait status that says that there is a core.
 pub const DUMPED: i32 = 0x80;
@@ -62,7 +62,7 @@ impl Default for Settings {
     }
 }
 
-/// Where the threads of a process pass when they end.
+/// The core of a process, if it leaves one (`core_state`).
 #[derive(Default)]
 pub struct Slot(Mutex<Option<Arc<Core>>>);
 
@@ -104,9 +104,9 @@ impl ThreadState {
 }
 
 impl Slot {
-    /// It is being written, and nobody has ended that.
+    /// Whether the core is being written, and nobody has ended that.
     #[must_use]
-    pub fn is_written(&self) -> bool {
+    pub fn is_dumping(&self) -> bool {
         let core = self.0.lock().clone();
         core.is_some_and(|c| {
             let writes = |t: Arc<Task>| !t.is_killed();
@@ -114,25 +114,26 @@ impl Slot {
         })
     }
 
-    /// A task passes; the core that waits for it.
-    fn pass(&self, task: &Task) -> Option<Arc<Core>> {
+    /// A task that ends joins; gives the core that waits for it, if one does.
+    fn join(&self, task: &Task) -> Option<Arc<Core>> {
         let slot = self.0.lock();
-        let was_past = task.past_core.swap(true, Ordering::SeqCst);
+        let was_past = task.has_joined_dump.swap(true, Ordering::SeqCst);
         slot.clone().filter(|_| !was_past)
     }
 }
 
 /// A task that never ran is taken back.
 pub(super) fn abandoned(task: &Task) {
-    if let Some(core) = task.group.core.pass(task) {
+    if let Some(core) = task.group.core.join(task) {
         core.state.lock().awaited -= 1;
         core.queue.notify(Events::IN);
     }
 }
 
-/// A thread ends: where a core is written it puts down what it is, and waits until that is done.
-pub(super) fn pass(cx: &mut Context) {
-    let Some(core) = cx.group.core.pass(&cx.task) else {
+/// A thread ends: where a core is written it leaves its registers for it, and waits until that is
+/// done (`coredump_task_exit`).
+pub(super) fn join(cx: &mut Context) {
+    let Some(core) = cx.group.core.join(&cx.task) else {
         return;
     };
     if std::ptr::eq(core.writer.as_ptr(), Arc::as_ptr(&cx.task)) {
@@ -175,33 +176,39 @@ impl Drop for Writing {
     }
 }
 
-/// What became of a core.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Outcome {
-    /// None is wanted: the process is to be ended as by any other signal.
-    Unwanted,
-    /// All others have been told to end.
-    Over,
-    /// The process ends already.
-    Ending,
+/// A signal ends the process whose default leaves a core, where one is wanted.
+pub(super) fn end_by(cx: &mut Context, info: &SigInfo) {
+    // It may be long, and what this call has changed is to be heard of.
+    if wakes::without_deferral(|| write(cx, info)) == Wanted::No {
+        cx.kernel.kill_group(&cx.group, info.signo);
+    }
 }
 
-/// This signal ends the process: writes its core where one is wanted (`do_coredump`).
-pub(super) fn write(cx: &mut Context, info: &SigInfo) -> Outcome {
+/// Whether a core is wanted. Then the process ends already, or does so from now on.
+#[derive(PartialEq, Eq)]
+enum Wanted {
+    Yes,
+    No,
+}
+
+/// Writes the core (`do_coredump`).
+fn write(cx: &mut Context, info: &SigInfo) -> Wanted {
     let settings = &cx.group.container.core;
     let pattern = settings.pattern.read().clone();
     let (most, longest) = {
         let l = cx.group.limits.lock();
         (l.0[limits::CORE].current, l.0[limits::FSIZE].current)
     };
-    let is_for_program = matches!(pattern.first(), Some(b'|' | b'@'));
+    let is_for_program = pattern.first() == Some(&b'|');
     let mm = cx.task.mm();
     let is_shown = mm.privacy().is_dumpable() && !mm.is_confidential();
     if most < LEAST || is_for_program || !is_shown {
-        return Outcome::Unwanted;
+        return Wanted::No;
     }
     let Some(core) = begin(cx, info.signo) else {
-        return Outcome::Ending;
+        // Somebody ends it: this thread, too.
+        cx.task.kill();
+        return Wanted::Yes;
     };
     let writing = Writing(core);
     wait_for(&cx.task, &writing.0, || {
@@ -233,7 +240,7 @@ pub(super) fn write(cx: &mut Context, info: &SigInfo) -> Outcome {
     }
     // With the others: whoever was to end it as well has not told it again.
     cx.task.kill();
-    Outcome::Over
+    Wanted::Yes
 }
 
 /// Whether nobody wants the core any more.
@@ -254,7 +261,7 @@ fn begin(cx: &Context, signal: i32) -> Option<Arc<Core>> {
     others.retain(|t| !Arc::ptr_eq(t, &cx.task));
     let awaited = others
         .iter()
-        .filter(|t| !t.past_core.load(Ordering::SeqCst));
+        .filter(|t| !t.has_joined_dump.load(Ordering::SeqCst));
     let core = Arc::new(Core {
         writer: Arc::downgrade(&cx.task),
         state: Mutex::new(State {
@@ -265,6 +272,7 @@ fn begin(cx: &Context, signal: i32) -> Option<Arc<Core>> {
     });
     *slot = Some(core.clone());
     drop(slot);
+    g.kills.fetch_add(1, Ordering::SeqCst);
     g.end_stop();
     others.iter().for_each(|t| t.kill());
     Some(core)

@@ -498,9 +498,7 @@ pub fn check(cx: &mut Context, nr: u64, args: &[u64; 6], ip: u64) -> Verdict {
         _ => {
             // The core shows what it asked for (`syscall_rollback`).
             cx.thread.set_return(u64::from(nr));
-            if coredump::write(cx, &refused(nr, ip, data)) == coredump::Outcome::Unwanted {
-                cx.kernel.kill_group(&cx.group, SIGSYS.number());
-            }
+            coredump::end_by(cx, &refused(nr, ip, data));
             Verdict::End
         }
     }

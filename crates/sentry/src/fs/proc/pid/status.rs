@@ -149,7 +149,7 @@ pub(super) fn status(me: &Subject) -> Result<Vec<u8>> {
     let mut s = String::new();
     identity(&mut s, me, &k, (st, &told), alive);
     if let Some(t) = alive {
-        memory(&mut s, &usage(me, &t.mm()), group.core.is_written());
+        memory(&mut s, &usage(me, &t.mm()), group.core.is_dumping());
     }
     let threads = k.tasks.lock().thread_count(me.tgid);
     let _ = writeln!(s, "Threads:\t{threads}");
