@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from ends import IN4, IN6, OUT4, OUT6, say, step
+from ends import IN4, IN6, OUT4, OUT6, pattern, say, step
 
 PORT = 8100
 ADDRESSES = {"outside": (OUT4, OUT6), "inside": (IN4, IN6)}
@@ -86,3 +86,36 @@ def in_turn(side, serve, ask):
 def certificate(d):
     words = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=there"
     subprocess.run([*words.split(), "-keyout", d / "key", "-out", d / "cert"], check=True, capture_output=True)
+
+
+@contextlib.contextmanager
+def nginx(d):
+    certificate(d)
+    (d / "www").mkdir()
+    (d / "www/large").write_bytes(pattern(20_000_000))
+    (d / "www/small").write_bytes(b"a small one\n")
+    repository = d / "www/code.git"
+    subprocess.run(["git", "init", "-q", "--bare", repository], check=True)
+    work = d / "work"
+    who = ["-c", "user.name=n", "-c", "user.email=e"]
+    fixed = {**os.environ, "GIT_AUTHOR_DATE": "2020-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2020-01-01T00:00:00Z"}
+    subprocess.run(["git", "init", "-q", "-b", "main", work], check=True)
+    (work / "file").write_bytes(pattern(3_000_000))
+    subprocess.run(["git", "add", "."], cwd=work, check=True)
+    subprocess.run(["git", *who, "commit", "-qm", "one"], cwd=work, check=True, env=fixed)
+    subprocess.run(["git", "push", "-q", repository, "main:main"], cwd=work, check=True)
+    subprocess.run(["git", "--git-dir", repository, "update-server-info"], check=True)
+    (d / "nginx.conf").write_text(f"""
+daemon off; pid {d}/pid; error_log {d}/errors; worker_processes 2; user root;
+events {{ worker_connections 256; }}
+http {{
+  access_log off; sendfile on; client_max_body_size 50m;
+  client_body_temp_path {d}/body; proxy_temp_path {d}/proxy; fastcgi_temp_path {d}/fastcgi;
+  uwsgi_temp_path {d}/uwsgi; scgi_temp_path {d}/scgi;
+  server {{ listen {PORT}; listen [::]:{PORT} ipv6only=on; root {d}/www; }}
+  server {{ listen {PORT + 1} ssl http2; listen [::]:{PORT + 1} ssl http2 ipv6only=on;
+           ssl_certificate {d}/cert; ssl_certificate_key {d}/key; root {d}/www; }}
+}}
+""")
+    with daemon(["nginx", "-c", d / "nginx.conf"], PORT):
+        yield

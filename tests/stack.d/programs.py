@@ -14,39 +14,6 @@ from ends import *
 from served import *
 
 
-@contextlib.contextmanager
-def nginx(d):
-    certificate(d)
-    (d / "www").mkdir()
-    (d / "www/large").write_bytes(pattern(20_000_000))
-    (d / "www/small").write_bytes(b"a small one\n")
-    repository = d / "www/code.git"
-    subprocess.run(["git", "init", "-q", "--bare", repository], check=True)
-    work = d / "work"
-    who = ["-c", "user.name=n", "-c", "user.email=e"]
-    fixed = {**os.environ, "GIT_AUTHOR_DATE": "2020-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2020-01-01T00:00:00Z"}
-    subprocess.run(["git", "init", "-q", "-b", "main", work], check=True)
-    (work / "file").write_bytes(pattern(3_000_000))
-    subprocess.run(["git", "add", "."], cwd=work, check=True)
-    subprocess.run(["git", *who, "commit", "-qm", "one"], cwd=work, check=True, env=fixed)
-    subprocess.run(["git", "push", "-q", repository, "main:main"], cwd=work, check=True)
-    subprocess.run(["git", "--git-dir", repository, "update-server-info"], check=True)
-    (d / "nginx.conf").write_text(f"""
-daemon off; pid {d}/pid; error_log {d}/errors; worker_processes 2; user root;
-events {{ worker_connections 256; }}
-http {{
-  access_log off; sendfile on; client_max_body_size 50m;
-  client_body_temp_path {d}/body; proxy_temp_path {d}/proxy; fastcgi_temp_path {d}/fastcgi;
-  uwsgi_temp_path {d}/uwsgi; scgi_temp_path {d}/scgi;
-  server {{ listen {PORT}; listen [::]:{PORT} ipv6only=on; root {d}/www; }}
-  server {{ listen {PORT + 1} ssl http2; listen [::]:{PORT + 1} ssl http2 ipv6only=on;
-           ssl_certificate {d}/cert; ssl_certificate_key {d}/key; root {d}/www; }}
-}}
-""")
-    with daemon(["nginx", "-c", d / "nginx.conf"], PORT):
-        yield
-
-
 def asked_of_web(four, six, d):
     for what, url in ("http", f"http://{four}:{PORT}"), ("http6", f"http://[{six}]:{PORT}"), ("https", f"https://{four}:{PORT + 1}"), ("https6", f"https://[{six}]:{PORT + 1}"):
         curl = ["curl", "-sk", "--max-time", "40"]
@@ -75,83 +42,6 @@ def web_inside():
 
 def web_outside():
     in_turn("outside", nginx, asked_of_web)
-
-
-JAVA = r"""
-import com.sun.net.httpserver.HttpServer;
-import java.net.*;
-import java.net.http.*;
-import java.security.*;
-import java.security.cert.X509Certificate;
-import java.util.*;
-import java.util.concurrent.*;
-import java.util.stream.*;
-import javax.net.ssl.*;
-
-public class Web {
-    static String sum(byte[] b) throws Exception {
-        return b.length + " " + HexFormat.of().formatHex(MessageDigest.getInstance("SHA-256").digest(b)).substring(0, 12);
-    }
-    public static void main(String[] a) throws Exception {
-        if (a[0].equals("serve")) {
-            HttpServer s = HttpServer.create(new InetSocketAddress("::", Integer.parseInt(a[1])), 64);
-            s.createContext("/echo", x -> { byte[] b = x.getRequestBody().readAllBytes(); x.sendResponseHeaders(200, b.length); x.getResponseBody().write(b); x.close(); });
-            s.setExecutor(Executors.newFixedThreadPool(8));
-            s.start();
-            return;
-        }
-        // (The name in the certificate is nobody's.)
-        System.setProperty("jdk.internal.httpclient.disableHostnameVerification", "true");
-        SSLContext all = SSLContext.getInstance("TLS");
-        all.init(null, new TrustManager[] {new X509TrustManager() {
-            public void checkClientTrusted(X509Certificate[] c, String s) {}
-            public void checkServerTrusted(X509Certificate[] c, String s) {}
-            public X509Certificate[] getAcceptedIssuers() { return new X509Certificate[0]; }
-        }}, null);
-        HttpClient c = HttpClient.newBuilder().version(HttpClient.Version.HTTP_2).sslContext(all).build();
-        HttpResponse<byte[]> r = c.send(HttpRequest.newBuilder(URI.create(a[1] + "/large")).build(), HttpResponse.BodyHandlers.ofByteArray());
-        System.out.println(r.version() + " " + sum(r.body()));
-        List<CompletableFuture<HttpResponse<String>>> many = IntStream.range(0, 100)
-            .mapToObj(n -> c.sendAsync(HttpRequest.newBuilder(URI.create(a[1] + "/small?" + n)).build(), HttpResponse.BodyHandlers.ofString()))
-            .collect(Collectors.toList());
-        int well = 0;
-        for (var f : many) if (f.get().statusCode() == 200 && f.get().version() == HttpClient.Version.HTTP_2) well++;
-        System.out.println(well);
-    }
-}
-"""
-
-
-@contextlib.contextmanager
-def java_server(d):
-    (d / "Web.java").write_text(JAVA)
-    with daemon(["java", d / "Web.java", "serve", str(PORT)], PORT):
-        yield
-
-
-def asked_by_java(four, six, d):
-    (d / "Web.java").write_text(JAVA)
-    for what, url in ("four", f"https://{four}:{PORT + 1}"), ("six", f"https://[{six}]:{PORT + 1}"):
-        told(what, ["java", d / "Web.java", "ask", url], seconds=100)
-
-
-def asked_of_java(four, six, d):
-    (d / "body").write_bytes(pattern(3_000_000))
-    for at in f"http://{four}:{PORT}", f"http://[{six}]:{PORT}":
-        curl = ["curl", "-s", "--max-time", "40"]
-        told("a large one", [*curl, "--data-binary", "@body", f"{at}/echo"], keep=digest)
-        told("many", [*curl, "-Z", "--parallel-max", "10", "-d", "word", *[f"{at}/echo?{n}" for n in range(100)]], keep=digest)
-
-
-def java_inside():
-    """Java's HTTP/2 client with many requests at once, and its server."""
-    in_turn("inside", nginx, asked_by_java)
-    in_turn("inside", java_server, asked_of_java)
-
-
-def java_outside():
-    in_turn("outside", nginx, asked_by_java)
-    in_turn("outside", java_server, asked_of_java)
 
 
 @contextlib.contextmanager

@@ -15,6 +15,8 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from ends import *
 from served import *
 
+# Long ones, and what they say on the wire is the Sentry's, whatever the platform.
+PLATFORM = "notify"
 # Debian's own: its packages have modules that another Python does not see.
 PYTHON = "/usr/bin/python3"
 
@@ -380,3 +382,80 @@ def quic_inside():
 
 def quic_outside():
     in_turn("outside", quic, asked_by_quic)
+
+
+JAVA = r"""
+import com.sun.net.httpserver.HttpServer;
+import java.net.*;
+import java.net.http.*;
+import java.security.*;
+import java.security.cert.X509Certificate;
+import java.util.*;
+import java.util.concurrent.*;
+import java.util.stream.*;
+import javax.net.ssl.*;
+
+public class Web {
+    static String sum(byte[] b) throws Exception {
+        return b.length + " " + HexFormat.of().formatHex(MessageDigest.getInstance("SHA-256").digest(b)).substring(0, 12);
+    }
+    public static void main(String[] a) throws Exception {
+        if (a[0].equals("serve")) {
+            HttpServer s = HttpServer.create(new InetSocketAddress("::", Integer.parseInt(a[1])), 64);
+            s.createContext("/echo", x -> { byte[] b = x.getRequestBody().readAllBytes(); x.sendResponseHeaders(200, b.length); x.getResponseBody().write(b); x.close(); });
+            s.setExecutor(Executors.newFixedThreadPool(8));
+            s.start();
+            return;
+        }
+        // (The name in the certificate is nobody's.)
+        System.setProperty("jdk.internal.httpclient.disableHostnameVerification", "true");
+        SSLContext all = SSLContext.getInstance("TLS");
+        all.init(null, new TrustManager[] {new X509TrustManager() {
+            public void checkClientTrusted(X509Certificate[] c, String s) {}
+            public void checkServerTrusted(X509Certificate[] c, String s) {}
+            public X509Certificate[] getAcceptedIssuers() { return new X509Certificate[0]; }
+        }}, null);
+        HttpClient c = HttpClient.newBuilder().version(HttpClient.Version.HTTP_2).sslContext(all).build();
+        HttpResponse<byte[]> r = c.send(HttpRequest.newBuilder(URI.create(a[1] + "/large")).build(), HttpResponse.BodyHandlers.ofByteArray());
+        System.out.println(r.version() + " " + sum(r.body()));
+        List<CompletableFuture<HttpResponse<String>>> many = IntStream.range(0, 100)
+            .mapToObj(n -> c.sendAsync(HttpRequest.newBuilder(URI.create(a[1] + "/small?" + n)).build(), HttpResponse.BodyHandlers.ofString()))
+            .collect(Collectors.toList());
+        int well = 0;
+        for (var f : many) if (f.get().statusCode() == 200 && f.get().version() == HttpClient.Version.HTTP_2) well++;
+        System.out.println(well);
+    }
+}
+"""
+
+
+@contextlib.contextmanager
+def java_server(d):
+    (d / "Web.java").write_text(JAVA)
+    with daemon(["java", d / "Web.java", "serve", str(PORT)], PORT):
+        yield
+
+
+def asked_by_java(four, six, d):
+    (d / "Web.java").write_text(JAVA)
+    for what, url in ("four", f"https://{four}:{PORT + 1}"), ("six", f"https://[{six}]:{PORT + 1}"):
+        told(what, ["java", d / "Web.java", "ask", url], seconds=100)
+
+
+def asked_of_java(four, six, d):
+    (d / "body").write_bytes(pattern(3_000_000))
+    for at in f"http://{four}:{PORT}", f"http://[{six}]:{PORT}":
+        curl = ["curl", "-s", "--max-time", "40"]
+        told("a large one", [*curl, "--data-binary", "@body", f"{at}/echo"], keep=digest)
+        told("many", [*curl, "-Z", "--parallel-max", "10", "-d", "word", *[f"{at}/echo?{n}" for n in range(100)]], keep=digest)
+
+
+def java_inside():
+    """Java's HTTP/2 client with many requests at once, and its server."""
+    in_turn("inside", nginx, asked_by_java)
+    in_turn("inside", java_server, asked_of_java)
+
+
+def java_outside():
+    in_turn("outside", nginx, asked_by_java)
+    in_turn("outside", java_server, asked_of_java)
