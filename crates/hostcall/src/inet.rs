@@ -1,7 +1,6 @@
 //! Sockets of the host's network, for sandboxes that are given it. None of these calls blocks:
 //! every such socket is made non-blocking.
 
-use crate::packet::Bell;
 use crate::{HostFd, MemSlice, RawFd, sys};
 use abi::Result;
 use abi::errno::{EINTR, EINVAL};
@@ -165,70 +164,37 @@ pub(crate) fn receive_plainly(fd: RawFd, data: &[MemSlice<'_>], flags: i32) -> R
 
 /// A set of descriptors whose readiness is told once for each change (`epoll(7)`, edge-triggered).
 #[derive(Debug)]
-pub struct Edges {
-    set: HostFd,
-    bell: Bell,
-}
+pub struct Edges(HostFd);
 
 impl Edges {
     pub fn new() -> Result<Edges> {
         // SAFETY: no pointers.
         let fd = unsafe { sys!(EpollCreate1, libc::EPOLL_CLOEXEC) }?;
-        Ok(Edges {
-            set: HostFd::from_raw(fd as RawFd),
-            bell: Bell::new()?,
-        })
+        Ok(Edges(HostFd::from_raw(fd as RawFd)))
     }
     /// Adds a descriptor, which leaves when its last copy is closed.
     pub fn add(&self, fd: RawFd, token: u64) -> Result<()> {
-        self.control(libc::EPOLL_CTL_ADD, fd, token)
-    }
-    fn control(&self, what: i32, fd: RawFd, token: u64) -> Result<()> {
         let wanted =
             libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLPRI | libc::EPOLLRDHUP | libc::EPOLLET;
         let mut e = libc::epoll_event {
             events: wanted as u32,
             u64: token,
         };
-        let set = self.set.raw();
         // SAFETY: one event.
-        unsafe { sys!(EpollCtl, set, what, fd, &raw mut e) }?;
+        unsafe { sys!(EpollCtl, self.0.raw(), libc::EPOLL_CTL_ADD, fd, &raw mut e) }?;
         Ok(())
     }
-    /// Has a descriptor that was added told of once more, if it is ready.
-    pub fn tell_again(&self, fd: RawFd, token: u64) -> Result<()> {
-        self.control(libc::EPOLL_CTL_MOD, fd, token)
-    }
-    /// Tells `each` of changes, by their tokens and `EPOLL*` bits; how many there were.
-    pub fn take(&self, mut each: impl FnMut(u64, u32)) -> Result<usize> {
+    /// Waits for changes: tokens and `EPOLL*` bits.
+    pub fn wait(&self) -> Result<Vec<(u64, u32)>> {
         const MANY: usize = 64;
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; MANY];
-        let set = self.set.raw();
         // SAFETY: room for as many events as said.
-        let n = unsafe { sys!(EpollWait, set, events.as_mut_ptr(), MANY, 0) }?;
-        let events = &events[..n.min(MANY)];
-        for e in events {
-            each(e.u64, e.events);
-        }
-        Ok(events.len())
+        let n = unsafe { sys!(EpollWait, self.0.raw(), events.as_mut_ptr(), MANY, -1i64) }?;
+        Ok(events[..n.min(MANY)]
+            .iter()
+            .map(|e| (e.u64, e.events))
+            .collect())
     }
-    /// Waits until there is a change, so many milliseconds at most (-1: for ever); or until it is
-    /// rung, where that ends it.
-    pub fn wait(&self, most: i32, ends: RingEnds) -> Result<()> {
-        let bell = (ends == RingEnds::Yes).then_some(&self.bell);
-        crate::packet::wait([self.set.raw()].into_iter(), bell, most)
-    }
-    /// Ends the wait that is under way, or the next one.
-    pub fn ring(&self) {
-        self.bell.ring();
-    }
-}
-
-/// Whether a ring ends a wait.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RingEnds {
-    Yes,
-    No,
 }
 
 /// A set of descriptors that is asked which of them are ready (`epoll(7)`, level-triggered).

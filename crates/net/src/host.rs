@@ -4,7 +4,7 @@
 //! passes descriptors. What stands for one here is in [`crate::host_socket`].
 
 use crate::interface::Interface;
-use crate::readiness::{Left, Readiness};
+use crate::readiness::Readiness;
 use abi::errno::EIO;
 use abi::{Errno, Result};
 use hostcall::inet::Edges;
@@ -41,9 +41,9 @@ impl HostNetwork {
         })
     }
 
-    /// Turns the host's readiness into notifications: see [`Readiness::serve`].
+    /// Turns the host's readiness into notifications, on a thread of its own; for ever.
     pub fn serve(&self) {
-        self.readiness.serve(|| Left::Nothing);
+        self.readiness.serve(|| ());
     }
 
     fn ask(&self, request: &[u8], given: &[i32]) -> Result<Vec<HostFd>> {

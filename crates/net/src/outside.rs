@@ -6,14 +6,13 @@ use std::sync::Arc;
 
 impl NetNamespace {
     /// Turns what the host's sockets and the broker tell into notifications; for ever, on a thread
-    /// of its own, or by the task that waits ([`crate::readiness`]). Returns at once where there are none ([`NetNamespace::has_outside`]).
+    /// of its own. Returns at once where there are none ([`NetNamespace::has_outside`]).
     pub fn serve_outside(self: &Arc<Self>) {
         if let Some(h) = &self.host {
             h.serve();
         }
         if let Some(u) = &self.way_out {
-            let me = self.clone();
-            u.serve(move |port, peer, fd| tcp::accept_from_outside(&me, port, peer, fd));
+            u.serve(|port, peer, fd| tcp::accept_from_outside(self, port, peer, fd));
         }
     }
 }

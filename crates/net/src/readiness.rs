@@ -6,18 +6,14 @@
 //!   edge-triggered; so a caller that got `EAGAIN` and waits on the socket's queue is woken by the
 //!   next change.
 //! - A token of a socket that is gone wakes another socket for nothing at worst.
-//! - Who takes a change tells of it before anybody else takes one. What is left of the channel is
-//!   a change once more, for whoever waits.
 
 use crate::options::Common;
 use abi::Result;
 use hostcall::HostFd;
-use hostcall::inet::{Edges, RingEnds};
+use hostcall::inet::Edges;
 use parking_lot::Mutex;
-use std::sync::{Arc, OnceLock, Weak};
-use std::time::Duration;
+use std::sync::{Arc, Weak};
 use wait::Events;
-use wait::lead::{Ask, Lead, Role, Work, Worked};
 
 /// The token of what is no socket: see [`Readiness::watch_channel`].
 const CHANNEL: u64 = u64::MAX;
@@ -26,9 +22,6 @@ const CHANNEL: u64 = u64::MAX;
 pub struct Readiness {
     edges: Edges,
     sockets: Mutex<Table>,
-    lead: OnceLock<Arc<Lead>>,
-    /// The channel's descriptor, which stays open.
-    channel: OnceLock<i32>,
 }
 
 #[derive(Default)]
@@ -49,8 +42,6 @@ impl Readiness {
         Arc::new(Readiness {
             edges,
             sockets: Mutex::default(),
-            lead: OnceLock::new(),
-            channel: OnceLock::new(),
         })
     }
 
@@ -75,93 +66,31 @@ impl Readiness {
 
     /// Has [`Readiness::serve`] call its function when something comes by a channel.
     pub fn watch_channel(&self, fd: &HostFd) -> Result<()> {
-        let _ = self.channel.set(fd.raw());
         self.edges.add(fd.raw(), CHANNEL)
     }
 
-    /// There may be more in the channel: whoever waits for changes hears of it.
-    fn tell_again(&self) {
-        if let Some(fd) = self.channel.get() {
-            let _ = self.edges.tell_again(*fd, CHANNEL);
-        }
-    }
-
-    /// Turns the host's readiness into notifications, on a thread of its own, or by the task that
-    /// waits ([`wait::lead`]); for ever. `channel` takes a little of what has come by
-    /// one, and says whether there may be more.
-    pub fn serve(self: &Arc<Self>, channel: impl Fn() -> Left + Send + Sync + 'static) {
-        let changes = Changes {
-            readiness: self.clone(),
-            channel: Mutex::new(Box::new(channel)),
-        };
-        let lead = Lead::new(Box::new(changes));
-        self.lead.get_or_init(|| lead).serve()
-    }
-
-    /// Turns what has changed into notifications, where nobody else does just now; whether there
-    /// was something. For calls, before they look or where they find nothing: without any lock.
-    pub fn catch_up(&self, ask: Ask) -> bool {
-        self.lead.get().is_some_and(|l| l.catch_up(ask))
-    }
-
-    /// The socket that is watched by a token.
-    fn socket(&self, token: u64) -> Option<Arc<Common>> {
-        let t = self.sockets.lock();
-        t.all.get(token as usize)?.as_ref()?.upgrade()
-    }
-}
-
-/// The changes of a set of descriptors, as work.
-struct Changes {
-    readiness: Arc<Readiness>,
-    /// Its turn: who works holds it until all that it took is told.
-    channel: Mutex<Box<dyn Fn() -> Left + Send + Sync>>,
-}
-
-/// Whether there may be more in a channel.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Left {
-    Nothing,
-    Something,
-}
-
-impl Work for Changes {
-    fn work(&self) -> Worked {
-        // (Another one is at the end of its turn.)
-        let Some(channel) = self.channel.try_lock() else {
-            return Worked::Nothing;
-        };
-        let told = self.readiness.edges.take(|token, bits| match token {
-            CHANNEL => {
-                if channel() == Left::Something {
-                    self.readiness.tell_again();
+    /// Turns the host's readiness into notifications, on a thread of its own; for ever.
+    pub fn serve(&self, mut channel: impl FnMut()) {
+        loop {
+            let Ok(events) = self.edges.wait() else {
+                continue;
+            };
+            for (token, bits) in events {
+                if token == CHANNEL {
+                    channel();
+                    continue;
                 }
-            }
-            _ => {
-                if let Some(c) = self.readiness.socket(token) {
+                let common = {
+                    let t = self.sockets.lock();
+                    t.all
+                        .get(token as usize)
+                        .and_then(|s| s.as_ref()?.upgrade())
+                };
+                if let Some(c) = common {
                     c.notify(widen(Events::from_bits_retain(bits)));
                 }
             }
-        });
-        match told {
-            Ok(0) => Worked::Nothing,
-            Ok(_) => Worked::Something,
-            Err(_) => Worked::Failed,
         }
-    }
-
-    fn sleep(&self, most: Option<Duration>, by: Role) {
-        let most = most.map_or(-1, |d| i32::try_from(d.as_millis()).unwrap_or(i32::MAX));
-        let ends = match by {
-            Role::Leader => RingEnds::Yes,
-            Role::Service => RingEnds::No,
-        };
-        // (A signal ends it, too.)
-        let _ = self.readiness.edges.wait(most, ends);
-    }
-
-    fn ring(&self) {
-        self.readiness.edges.ring();
     }
 }
 

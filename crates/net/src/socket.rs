@@ -114,14 +114,8 @@ impl Socket {
     }
     /// What a peer has sent before a call counts for it. Whether there was something.
     fn catch_up(&self, ask: Ask) -> bool {
-        let ns = &self.common.ns;
-        if self.common.family == AF_UNIX {
-            return false;
-        }
-        match &ns.way_out {
-            Some(u) => u.catch_up(ask),
-            None => ns.stack().is_some_and(|s| s.catch_up(ask)),
-        }
+        let stack = || self.common.ns.stack();
+        self.common.family != AF_UNIX && stack().is_some_and(|s| s.catch_up(ask))
     }
     pub fn listen(&self, who: &Caller<'_>, backlog: i32) -> Result<()> {
         self.protocol.listen(who, backlog)

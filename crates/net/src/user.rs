@@ -28,7 +28,7 @@ pub use stream::is_hosts;
 
 use crate::addr::Endpoint;
 use crate::interface::Interface;
-use crate::readiness::{Left, Readiness};
+use crate::readiness::Readiness;
 use abi::errno::{EIO, ENOBUFS};
 use abi::{Errno, Result};
 use hostcall::inet::Edges;
@@ -37,7 +37,6 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Weak};
-use wait::lead::Ask;
 use wire::{Answer, Datagrams, Request, ToBroker, ToSentry, User};
 
 /// The sandbox's address, and the length of its prefix.
@@ -54,8 +53,6 @@ pub(crate) const DEVICE: &str = "eth0";
 pub(crate) const DEVICE_INDEX: i32 = 2;
 /// The port of name servers.
 const DNS: u16 = 53;
-/// How many of the broker's messages are taken at once.
-const AT_ONCE: usize = 32;
 
 /// What a sandbox with this network starts with.
 pub struct Start {
@@ -205,29 +202,17 @@ impl UserNetwork {
     }
 
     /// Takes what the broker tells, and the host's readiness: connections go to `accepted`; on a
-    /// thread of its own, or by the task that waits ([`Readiness::serve`]); for ever.
-    pub(crate) fn serve(
-        self: &Arc<Self>,
-        accepted: impl Fn(u16, Endpoint, HostFd) + Send + Sync + 'static,
-    ) {
-        let (me, packet) = (self.clone(), Mutex::new(vec![0; wire::MAX]));
+    /// thread of its own; for ever.
+    pub(crate) fn serve(&self, mut accepted: impl FnMut(u16, Endpoint, HostFd)) {
+        let mut packet = vec![0; wire::MAX];
         self.readiness
-            .serve(move || me.hear(&mut packet.lock(), &accepted));
+            .serve(|| self.hear(&mut packet, &mut accepted));
     }
 
-    /// See [`Readiness::catch_up`].
-    pub(crate) fn catch_up(&self, ask: Ask) -> bool {
-        self.readiness.catch_up(ask)
-    }
-
-    /// Takes a little of it: whoever does may be a task that waits for something else.
-    fn hear(&self, packet: &mut [u8], accepted: &impl Fn(u16, Endpoint, HostFd)) -> Left {
-        for _ in 0..AT_ONCE {
-            let Ok((n, mut fds)) = sock::try_recv(self.events.raw(), packet) else {
-                return Left::Nothing;
-            };
+    fn hear(&self, packet: &mut [u8], accepted: &mut impl FnMut(u16, Endpoint, HostFd)) {
+        while let Ok((n, mut fds)) = sock::try_recv(self.events.raw(), packet) {
             if n == 0 {
-                return Left::Nothing;
+                return;
             }
             let find = |s: &u64| self.sockets.lock().get(s).and_then(Weak::upgrade);
             match ToSentry::decode(&packet[..n]) {
@@ -249,6 +234,5 @@ impl UserNetwork {
                 None => {}
             }
         }
-        Left::Something
     }
 }

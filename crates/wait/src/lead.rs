@@ -1,6 +1,6 @@
 //! A sleeper that does the work for which it would be woken.
 //!
-//! Work comes from outside: frames by a network device, readiness of the host's sockets. A service thread does it, and wakes the
+//! Work comes from outside: frames by a network device. A service thread does it, and wakes the
 //! tasks that wait for what it brings. Where it wakes the same task again and again, that task's
 //! thread does the work itself while it is parked, as *leader*: one wake-up less for each answer,
 //! and what came is still in its processor's cache.
