@@ -52,6 +52,11 @@ def files(d):
         s.server_close()
 
 
+def without(*prefixes):
+    """The environment, but for these settings."""
+    return {k: v for k, v in os.environ.items() if not k.lower().startswith(prefixes)}
+
+
 def tar_of(path, members):
     with tarfile.open(path, "w:gz") as t:
         for name, data in members.items():
@@ -128,8 +133,7 @@ def pythons(d):
 def asked_by_pip(four, six, d):
     for name, host in ("pip", four), ("pip6", f"[{six}]"):
         index = f"http://{host}:{PORT}/simple/"
-        clean = {k: v for k, v in os.environ.items() if not k.lower().startswith(("pip_", "http"))}
-        env = {**clean, "PIP_CONFIG_FILE": os.devnull, "PIP_NO_INPUT": "1", "PIP_ROOT_USER_ACTION": "ignore"}
+        env = {**without("pip_", "http"), "PIP_CONFIG_FILE": os.devnull, "PIP_NO_INPUT": "1", "PIP_ROOT_USER_ACTION": "ignore"}
         pip = [PYTHON, "-m", "pip", "install", "-q", "--no-cache-dir", "--disable-pip-version-check", "--trusted-host", host.strip("[]"), "-i", index]
         told(f"{name} install", [*pip, "--target", d / name, "there"], env=env)
         told(f"{name} imported", [PYTHON, "-c", "import there, behind; print(there.said, behind.said)"], cwd=d / name)
@@ -162,8 +166,7 @@ def nodes(d):
 
 
 def asked_by_npm(four, _, d):
-    clean = {k: v for k, v in os.environ.items() if not k.lower().startswith(("npm_", "http"))}
-    env = {**clean, "npm_config_userconfig": os.devnull, "HOME": str(d)}
+    env = {**without("npm_", "http"), "npm_config_userconfig": os.devnull, "HOME": str(d)}
     words = ["npm", "--registry", f"http://{four}:{PORT}/", "--replace-registry-host=always", "--cache", d / "cache", "--no-audit", "--no-fund", "--fetch-retries=0", "--loglevel=error"]
     told("install", [*words, "install", "--prefix", d, "there"], env=env, keep=lambda _: None, seconds=90)
     told("used", ["node", "-p", "require('there') + require('behind')"])

@@ -375,10 +375,14 @@ impl Mm {
     }
     /// As [`Mm::read_bytes`], by its address in another process: up to what is secret.
     pub fn read_shown(&self, va: Va, dst: &mut [u8]) -> usize {
+        self.read_before(va, dst, VmaFlags::SECRET, Mode::Read)
+    }
+    /// Copies up to the first VMA with any of these flags.
+    fn read_before(&self, va: Va, dst: &mut [u8], flags: VmaFlags, mode: Mode) -> usize {
         self.with(|st| {
-            let shown = st.shown(va.0, dst.len());
+            let shown = st.before(va.0, dst.len(), flags);
             let dst = &mut dst[..shown];
-            let n = st.read(va.0, dst, Mode::Read);
+            let n = st.read(va.0, dst, mode);
             st.patches.show_original(va.0, &mut dst[..n]);
             n
         })
@@ -392,23 +396,11 @@ impl Mm {
     }
     /// As [`Mm::read_bytes`], as a debugger does: protection does not matter.
     pub fn read_forced(&self, va: Va, dst: &mut [u8]) -> usize {
-        self.with(|st| {
-            let shown = st.shown(va.0, dst.len());
-            let dst = &mut dst[..shown];
-            let n = st.read(va.0, dst, Mode::ForceRead);
-            st.patches.show_original(va.0, &mut dst[..n]);
-            n
-        })
+        self.read_before(va, dst, VmaFlags::SECRET, Mode::ForceRead)
     }
     /// As [`Mm::read_forced`], up to what is in no core ([`VmaFlags::NOT_DUMPED`]).
     pub fn read_dumped(&self, va: Va, dst: &mut [u8]) -> usize {
-        self.with(|st| {
-            let shown = st.before(va.0, dst.len(), VmaFlags::NOT_DUMPED);
-            let dst = &mut dst[..shown];
-            let n = st.read(va.0, dst, Mode::ForceRead);
-            st.patches.show_original(va.0, &mut dst[..n]);
-            n
-        })
+        self.read_before(va, dst, VmaFlags::NOT_DUMPED, Mode::ForceRead)
     }
     /// As [`Mm::write_bytes`], as a debugger does: private read-only memory is copied and written.
     pub fn write_forced(&self, va: Va, src: &[u8]) -> usize {

@@ -165,6 +165,20 @@ impl Mm {
         self.state.lock().room.layout().clone()
     }
 
+    /// The beginning of its arguments, so many bytes at most, with spaces between them.
+    #[must_use]
+    pub fn arguments(&self, most: u64) -> Vec<u8> {
+        let l = self.layout();
+        let mut words = vec![0; l.arg_end.saturating_sub(l.arg_start).min(most) as usize];
+        let n = self.read_forced(abi::Va(l.arg_start), &mut words);
+        words.truncate(n);
+        words
+            .iter_mut()
+            .filter(|b| **b == 0)
+            .for_each(|b| *b = b' ');
+        words
+    }
+
     /// Changes the layout (the loader; `prctl(PR_SET_MM)`).
     pub fn update_layout(&self, f: impl FnOnce(&mut Layout)) {
         f(self.state.lock().room.layout_mut());

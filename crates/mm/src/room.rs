@@ -32,6 +32,15 @@ pub struct Layout {
     pub vdso: u64,
 }
 
+impl Layout {
+    /// The auxiliary vector as it lies in memory.
+    #[must_use]
+    pub fn auxv_bytes(&self) -> Vec<u8> {
+        let words = self.auxv.iter().flat_map(|&(k, v)| [k, v]);
+        words.flat_map(u64::to_le_bytes).collect()
+    }
+}
+
 impl Default for Layout {
     fn default() -> Self {
         Layout {

@@ -351,6 +351,16 @@ fn count<T: ?Sized>(t: &PortTable<T>, family: u16) -> usize {
     all.iter().filter(|b| b.common.family == family).count()
 }
 
+/// Values by group and name, as one word.
+struct Counters(HashMap<String, i64>);
+
+impl Counters {
+    /// 0 for what nobody counts.
+    fn get(&self, group: &str, name: &str) -> i64 {
+        self.0.get(&format!("{group}{name}")).map_or(0, |n| *n)
+    }
+}
+
 /// A table of two lines: names, and a value for each (`snmp_seq_show`).
 fn pair(name: &str, fields: &str, value: impl Fn(&str) -> i64) -> String {
     let values: Vec<String> = fields
@@ -361,20 +371,18 @@ fn pair(name: &str, fields: &str, value: impl Fn(&str) -> i64) -> String {
 }
 
 impl NetNamespace {
-    /// The stack's counters, by their groups and names. What moves in memory is not counted.
-    fn counters(&self) -> HashMap<(&'static str, &'static str), i64> {
+    /// The stack's counters. What moves in memory is not counted.
+    fn counters(&self) -> Counters {
         let counts = self.stack().map(|s| s.ip.counters().mib);
+        let key = |(group, name)| format!("{group}{name}");
         let all = counts.into_iter().flatten();
-        all.map(|(m, n)| (m.name(), n as i64)).collect()
+        Counters(all.map(|(m, n)| (key(m.name()), n as i64)).collect())
     }
 
     /// `/proc/net/snmp`.
     fn snmp(&self) -> String {
         let counters = self.counters();
-        let count = |group: &'static str, f: &str| {
-            let found = counters.iter().find(|((g, n), _)| *g == group && *n == f);
-            found.map_or(0, |(_, n)| *n)
-        };
+        let count = |group, f: &str| counters.get(group, f);
         let tcp = self.tcp_sockets();
         // CLOSE_WAIT counts, too.
         let established = tcp
@@ -555,24 +563,15 @@ impl NetNamespace {
     /// `/proc/net/netstat`.
     fn netstat(&self) -> String {
         let counters = self.counters();
-        let of = |group: &'static str| {
-            let counters = &counters;
-            move |f: &str| {
-                let found = counters.iter().find(|((g, n), _)| *g == group && *n == f);
-                found.map_or(0, |(_, n)| *n)
-            }
-        };
-        pair("TcpExt", TCP_EXT, of("TcpExt")) + &pair("IpExt", IP_EXT, of("IpExt"))
+        let of = |group, names| pair(group, names, |f| counters.get(group, f));
+        of("TcpExt", TCP_EXT) + &of("IpExt", IP_EXT)
     }
 
     /// `/proc/net/snmp6`.
     fn snmp6(&self) -> String {
         let counters = self.counters();
-        snmp6(|word| {
-            let same = |group: &str, name: &str| word.strip_prefix(group) == Some(name);
-            let found = counters.iter().find(|((g, n), _)| same(g, n));
-            found.map_or(0, |(_, n)| *n)
-        })
+        let line = |word: &str| format!("{word:<32}\t{}\n", counters.get("", word));
+        SNMP6.split_ascii_whitespace().map(line).collect()
     }
 }
 
@@ -656,11 +655,6 @@ const SNMP6: &str = "\
     Udp6InErrors Udp6OutDatagrams Udp6RcvbufErrors Udp6SndbufErrors Udp6InCsumErrors Udp6IgnoredMulti \
     Udp6MemErrors UdpLite6InDatagrams UdpLite6NoPorts UdpLite6InErrors UdpLite6OutDatagrams \
     UdpLite6RcvbufErrors UdpLite6SndbufErrors UdpLite6InCsumErrors UdpLite6MemErrors";
-
-fn snmp6(count: impl Fn(&str) -> i64) -> String {
-    let line = |name: &str| format!("{name:<32}\t{}\n", count(name));
-    SNMP6.split_ascii_whitespace().map(line).collect()
-}
 
 #[cfg(test)]
 mod tests {

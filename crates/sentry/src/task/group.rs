@@ -167,24 +167,18 @@ impl ThreadGroup {
     pub fn actions(&self) -> Arc<RwLock<Actions>> {
         self.actions.read().clone()
     }
-    /// Decides the wait status of the group's end, once; gives the one in force.
-    pub fn decide_exit(&self, status: i32) -> i32 {
-        *self.exit_status.lock().get_or_insert(status)
+    /// Decides the wait status of the group's end; false if one is in force.
+    pub fn decide_exit(&self, status: i32) -> bool {
+        let mut decided = self.exit_status.lock();
+        let is_new = decided.is_none();
+        decided.get_or_insert(status);
+        is_new
     }
     /// Whether all its threads are told to end. Of a process that leaves a core one is not, though
     /// its end is decided: who ends processes has to end that, too.
     #[must_use]
     pub fn needs_no_kill(&self) -> bool {
         self.exit_status().is_some() && !self.core.is_dumping()
-    }
-    /// As [`Self::decide_exit`] for a signal that leaves a core; false if an end is decided.
-    pub fn decide_core(&self, signal: i32) -> bool {
-        let mut status = self.exit_status.lock();
-        if status.is_some() {
-            return false;
-        }
-        *status = Some(signal);
-        true
     }
     /// The core for this signal is there: the wait status says so.
     pub fn note_core(&self, signal: i32) {

@@ -173,8 +173,8 @@ impl Connection {
             return Err(Full);
         }
         // (An end goes with the last bytes.)
-        let bytes = end.min(last).saturating_sub(start);
-        let segments = bytes.div_ceil(mss).max(1);
+        let data = end.min(last).saturating_sub(start);
+        let segments = data.div_ceil(mss).max(1);
         self.counts.segments_out += segments;
         if start >= self.snd.nxt {
             self.counts.tally.add(Mib::TcpOutSegs, segments);
@@ -184,7 +184,6 @@ impl Connection {
             self.new_went();
         }
         // (An end alone is no data: tcp_event_data_sent.)
-        let data = end.min(last).saturating_sub(start);
         if data > 0 {
             self.counts.data_out += segments;
             self.counts.bytes_out += data;

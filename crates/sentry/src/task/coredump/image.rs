@@ -93,7 +93,8 @@ pub(super) fn write(
     let data = ((begin + notes.len()) as u64).next_multiple_of(PAGE);
     let mut head = Bytes::default();
     header(&mut head, segments.len() as u16 + 1);
-    program_headers(&mut head, &segments, notes.len() as u64, data);
+    let of_notes = (begin as u64, notes.len() as u64);
+    program_headers(&mut head, &segments, of_notes, data);
     out.put(&head.0)?;
     out.put(&notes)?;
     out.skip(data - out.end)?;
@@ -118,12 +119,12 @@ fn header(b: &mut Bytes, count: u16) {
     b.u16(0).u16(0).u16(0);
 }
 
-fn program_headers(b: &mut Bytes, segments: &[Segment], notes: u64, mut at: u64) {
+/// Where the notes are and how long; memory begins at `at`.
+fn program_headers(b: &mut Bytes, segments: &[Segment], notes: (u64, u64), mut at: u64) {
     const PT_LOAD: u32 = 1;
     const PT_NOTE: u32 = 4;
-    let begin = (EHDR + PHDR * (segments.len() + 1)) as u64;
-    b.u32(PT_NOTE).u32(0).u64(begin).u64(0).u64(0);
-    b.u64(notes).u64(0).u64(4);
+    b.u32(PT_NOTE).u32(0).u64(notes.0).u64(0).u64(0);
+    b.u64(notes.1).u64(0).u64(4);
     for s in segments {
         let of = |p: Prot, bit: u32| if s.vma.prot.contains(p) { bit } else { 0 };
         let flags = of(Prot::READ, 4) | of(Prot::WRITE, 2) | of(Prot::EXEC, 1);
@@ -245,11 +246,7 @@ fn notes(
         if n == 0 {
             b.note("CORE", NT_PRPSINFO, &process(cx, &who, mm));
             b.note("CORE", NT_SIGINFO, info.as_bytes());
-            let mut auxv = Bytes::default();
-            for (k, v) in mm.layout().auxv {
-                auxv.u64(k).u64(v);
-            }
-            b.note("CORE", NT_AUXV, &auxv.0);
+            b.note("CORE", NT_AUXV, &mm.layout().auxv_bytes());
             if let Some(files) = files(segments) {
                 b.note("CORE", NT_FILE, &files);
             }
@@ -331,15 +328,7 @@ fn process(cx: &Context, who: &Who, mm: &Mm) -> Vec<u8> {
     }
     let mut name = of.comm();
     name.resize(16, 0);
-    let l = mm.layout();
-    let mut words = vec![0; l.arg_end.saturating_sub(l.arg_start).min(79) as usize];
-    let n = mm.read_forced(Va(l.arg_start), &mut words);
-    words.truncate(n);
-    words.iter_mut().for_each(|b| {
-        if *b == 0 {
-            *b = b' ';
-        }
-    });
+    let mut words = mm.arguments(79);
     words.resize(80, 0);
     b.raw(&name).raw(&words);
     b.0

@@ -136,9 +136,6 @@ pub(super) fn join(cx: &mut Context) {
     let Some(core) = cx.group.core.join(&cx.task) else {
         return;
     };
-    if std::ptr::eq(core.writer.as_ptr(), Arc::as_ptr(&cx.task)) {
-        return;
-    }
     let me = ThreadState::of(cx);
     {
         let mut s = core.state.lock();
@@ -254,9 +251,11 @@ fn begin(cx: &Context, signal: i32) -> Option<Arc<Core>> {
     // As `kill_group`: none is born until all are told.
     let list = cx.kernel.tasks.lock();
     let mut slot = g.core.0.lock();
-    if slot.is_some() || cx.task.is_killed() || !g.decide_core(signal) {
+    if slot.is_some() || cx.task.is_killed() || !g.decide_exit(signal) {
         return None;
     }
+    // It waits for nobody when it ends.
+    cx.task.has_joined_dump.store(true, Ordering::SeqCst);
     let mut others = list.threads(g.tgid);
     others.retain(|t| !Arc::ptr_eq(t, &cx.task));
     let awaited = others

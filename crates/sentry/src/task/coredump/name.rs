@@ -1,7 +1,6 @@
 //! The name of a core file (`format_corename`).
 
 use super::super::{Context, limits};
-use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 
 /// `/` would be another directory.
@@ -10,11 +9,11 @@ fn escaped(out: &mut Vec<u8>, word: &[u8]) {
     // (A host name may have zeros.)
     let word = word.split(|&b| b == 0).next().unwrap_or_default();
     out.extend(word.iter().map(|&b| if b == b'/' { b'!' } else { b }));
-    if matches!(word, b"" | b"." | b"..") {
-        // No such name stands for a directory.
-        out.truncate(from);
-        out.push(b'!');
-        out.extend(word.iter().skip(1));
+    // No such name stands for a directory.
+    match word {
+        b"" => out.push(b'!'),
+        b"." | b".." => out[from] = b'!',
+        _ => {}
     }
 }
 
@@ -34,10 +33,6 @@ pub(super) fn of(cx: &Context, pattern: &[u8], signal: i32) -> Vec<u8> {
             Some(b'h') => escaped(&mut out, &cx.task.ns().uts.get().nodename),
             Some(b'e') => escaped(&mut out, &cx.task.comm()),
             Some(&f @ (b'f' | b'E')) => escaped(&mut out, &program(cx, f == b'E')),
-            Some(b'c') => {
-                let most = cx.group.limits.lock().0[limits::CORE].current;
-                out.extend(most.to_string().into_bytes());
-            }
             Some(&f) => {
                 has_pid |= f == b'p';
                 if let Some(n) = number(cx, f, signal) {
@@ -48,15 +43,14 @@ pub(super) fn of(cx: &Context, pattern: &[u8], signal: i32) -> Vec<u8> {
     }
     let uses_pid = cx.group.container.core.uses_pid.load(Ordering::Relaxed) != 0;
     if uses_pid && !has_pid {
-        let mut s = String::new();
-        let _ = write!(s, ".{}", cx.group.pid.seen_in(&cx.group.pid.ns));
-        out.extend(s.into_bytes());
+        let pid = cx.group.pid.seen_in(&cx.group.pid.ns);
+        out.extend(format!(".{pid}").into_bytes());
     }
     out
 }
 
 /// What a letter stands for; nothing, where Linux has none.
-fn number(cx: &Context, letter: u8, signal: i32) -> Option<i64> {
+fn number(cx: &Context, letter: u8, signal: i32) -> Option<i128> {
     let g = &cx.group;
     let cred = cx.task.cred();
     Some(match letter {
@@ -66,9 +60,10 @@ fn number(cx: &Context, letter: u8, signal: i32) -> Option<i64> {
         b'I' => cx.task.tid.into(),
         b'u' => cred.uid.into(),
         b'g' => cred.gid.into(),
-        b'd' => i64::from(cx.task.mm().privacy().is_dumpable()),
+        b'd' => i128::from(cx.task.mm().privacy().is_dumpable()),
         b's' => signal.into(),
-        b't' => hostcall::time::clock_nanos(0) / 1_000_000_000,
+        b't' => (hostcall::time::clock_nanos(0) / 1_000_000_000).into(),
+        b'c' => g.limits.lock().0[limits::CORE].current.into(),
         _ => return None,
     })
 }

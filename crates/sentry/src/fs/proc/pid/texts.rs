@@ -284,12 +284,8 @@ fn range(mm: &mm::Mm, f: fn(&mm::Layout) -> (u64, u64)) -> Vec<u8> {
 }
 /// A process's command line as one line of text.
 pub fn command_line(t: &Arc<Task>) -> String {
-    let mm = t.mm();
-    let l = mm.layout();
-    let mut b = vec![0u8; l.arg_end.saturating_sub(l.arg_start).min(4096) as usize];
-    let n = mm.read_forced(abi::Va(l.arg_start), &mut b);
-    b.truncate(n);
-    let text = String::from_utf8_lossy(&b).replace('\0', " ");
+    let words = t.mm().arguments(4096);
+    let text = String::from_utf8_lossy(&words);
     if text.trim().is_empty() {
         format!("[{}]", String::from_utf8_lossy(&t.comm()))
     } else {
@@ -310,13 +306,8 @@ fn environ(me: &Subject) -> Result<Vec<u8>> {
         .map_or_else(Vec::new, |mm| range(&mm, |l| (l.env_start, l.env_end))))
 }
 fn auxv(me: &Subject) -> Result<Vec<u8>> {
-    let mut out = Vec::new();
-    let auxv = me.pinned().map(|mm| mm.layout().auxv);
-    for (k, v) in auxv.into_iter().flatten() {
-        out.extend_from_slice(&k.to_le_bytes());
-        out.extend_from_slice(&v.to_le_bytes());
-    }
-    Ok(out)
+    let bytes = me.pinned().map(|mm| mm.layout().auxv_bytes());
+    Ok(bytes.unwrap_or_default())
 }
 fn comm(me: &Subject) -> Result<Vec<u8>> {
     let mut c = me.told()?.comm.clone();
