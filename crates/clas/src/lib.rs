@@ -699,8 +699,14 @@ pub trait Mappable: Send + Sync {
     /// `EFAULT`, which becomes SIGBUS.
     ///
     /// Called with the address space's lock held: it must not copy from or to application memory,
-    /// nor call [`MappingObserver`]s.
+    /// nor call [`MappingObserver`]s, nor wait for a program: `EAGAIN` where one must be asked
+    /// first ([`Mappable::fill`]).
     fn backing(&self, offset: u64, len: u64, access: Access) -> Result<(Backing, u64)>;
+    /// Gets what [`Mappable::backing`] has not there. Called without locks: it may wait, as long as
+    /// the caller is not to end.
+    fn fill(&self, _offset: u64, _len: u64) -> Result<()> {
+        Err(abi::errno::EFAULT)
+    }
     /// Whose frames [`Mappable::backing`] gives, where it gives frames. Those of another
     /// container's memory, or on a disk, are mapped like a host file's pages.
     fn memory(&self) -> Option<&Arc<Clas>> {

@@ -10,8 +10,8 @@ use abi::errno::{EAGAIN, EBADF, EINVAL, EPIPE};
 use parking_lot::MutexGuard;
 use std::sync::Arc;
 
-/// The largest piece that moves at once.
-const PIECE: usize = 65536;
+/// The largest piece that moves at once, where it may be parted.
+pub const PIECE: usize = 65536;
 
 /// Takes up to `max` bytes out of a pipe; empty at the end, `EAGAIN` where there is nothing yet.
 pub fn take(from: &PipeEnd, max: usize) -> Result<Vec<u8>> {
@@ -22,7 +22,7 @@ pub fn take(from: &PipeEnd, max: usize) -> Result<Vec<u8>> {
         return Ok(Vec::new());
     }
     from.pipe.consume(|s| {
-        let v = s.take(max.min(PIECE));
+        let v = s.take(max);
         if v.is_empty() && s.writers > 0 {
             Err(EAGAIN)
         } else {
@@ -39,8 +39,8 @@ pub fn give_back(from: &PipeEnd, rest: &[u8]) {
     }
 }
 
-/// How many bytes [`append`] may bring: `EAGAIN` if none, `EPIPE` without a reader.
-pub fn room(to: &PipeEnd) -> Result<usize> {
+/// How many bytes [`append`] may bring, up to `max`: `EAGAIN` if none, `EPIPE` without a reader.
+pub fn room(to: &PipeEnd, max: usize) -> Result<usize> {
     if !to.can_write() {
         return Err(EBADF);
     }
@@ -50,7 +50,7 @@ pub fn room(to: &PipeEnd) -> Result<usize> {
     }
     match s.free() {
         0 => Err(EAGAIN),
-        n => Ok(n.min(PIECE)),
+        n => Ok(n.min(max)),
     }
 }
 

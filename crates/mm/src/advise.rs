@@ -35,11 +35,12 @@ impl Mm {
         if advice == MADV_REMOVE {
             return self.remove(r);
         }
-        self.with(|st| match advice {
-            MADV_POPULATE_READ => st.populate_strictly(r, PopulateFor::Read),
-            MADV_POPULATE_WRITE => st.populate_strictly(r, PopulateFor::Write),
-            _ => st.madvise(r, advice),
-        })
+        let what = match advice {
+            MADV_POPULATE_READ => PopulateFor::Read,
+            MADV_POPULATE_WRITE => PopulateFor::Write,
+            _ => return self.with(|st| st.madvise(r, advice)),
+        };
+        self.with_filled(|st| st.populate_strictly(r.clone(), what))
     }
 
     /// MADV_REMOVE: frees a part of the files that are mapped; they invalidate what maps it.
@@ -338,6 +339,6 @@ fn populate_errno(b: Bad) -> abi::Errno {
     match b {
         Bad::Unmapped | Bad::Memory | Bad::Room | Bad::Limit => ENOMEM,
         Bad::Forbidden => EINVAL,
-        Bad::Bus => EFAULT,
+        Bad::Bus | Bad::Absent => EFAULT,
     }
 }

@@ -363,7 +363,7 @@ impl Mm {
     }
     /// Copies from the application; gives how many bytes could be read.
     pub fn read_bytes(&self, va: Va, dst: &mut [u8]) -> usize {
-        self.with(|st| {
+        self.with_filled(|st| {
             let n = st.read(va.0, dst, Mode::Read);
             st.patches.show_original(va.0, &mut dst[..n]);
             n
@@ -371,7 +371,7 @@ impl Mm {
     }
     /// Copies to the application; gives how many bytes could be written.
     pub fn write_bytes(&self, va: Va, src: &[u8]) -> usize {
-        self.with(|st| st.write(va.0, src, Mode::Write))
+        self.with_filled(|st| st.write(va.0, src, Mode::Write))
     }
     /// As [`Mm::read_bytes`], by its address in another process: up to what is secret.
     pub fn read_shown(&self, va: Va, dst: &mut [u8]) -> usize {
@@ -379,7 +379,7 @@ impl Mm {
     }
     /// Copies up to the first VMA with any of these flags.
     fn read_before(&self, va: Va, dst: &mut [u8], flags: VmaFlags, mode: Mode) -> usize {
-        self.with(|st| {
+        self.with_filled(|st| {
             let shown = st.before(va.0, dst.len(), flags);
             let dst = &mut dst[..shown];
             let n = st.read(va.0, dst, mode);
@@ -389,7 +389,7 @@ impl Mm {
     }
     /// As [`Mm::write_bytes`], by its address in another process: up to what is secret.
     pub fn write_shown(&self, va: Va, src: &[u8]) -> usize {
-        self.with(|st| {
+        self.with_filled(|st| {
             let n = st.shown(va.0, src.len());
             st.write(va.0, &src[..n], Mode::Write)
         })
@@ -404,7 +404,7 @@ impl Mm {
     }
     /// As [`Mm::write_bytes`], as a debugger does: private read-only memory is copied and written.
     pub fn write_forced(&self, va: Va, src: &[u8]) -> usize {
-        self.with(|st| {
+        self.with_filled(|st| {
             let src = &src[..st.shown(va.0, src.len())];
             st.unpatch(&(va.0..va.0.saturating_add(src.len() as u64)));
             st.write(va.0, src, Mode::ForceWrite)
@@ -413,7 +413,7 @@ impl Mm {
     /// Zeros `[va, va + len)`; `EFAULT` unless all of it can be written.
     pub fn zero_out(&self, va: Va, len: u64) -> Result<()> {
         let zeros = [0u8; PAGE as usize];
-        self.with(|st| {
+        self.with_filled(|st| {
             let mut done = 0;
             while done < len {
                 let n = (len - done).min(PAGE) as usize;
@@ -439,7 +439,7 @@ impl Mm {
     /// `ENAMETOOLONG`; `EFAULT` if memory ends first.
     pub fn read_cstr(&self, va: Va, max: usize) -> Result<Vec<u8>> {
         let mut out: Vec<u8> = Vec::new();
-        self.with(|st| {
+        self.with_filled(|st| {
             let mut chunk = [0u8; 256];
             while out.len() < max {
                 let at = va.0.checked_add(out.len() as u64).ok_or(EFAULT)?;
@@ -493,11 +493,14 @@ impl Mm {
         let mut pins = Pins::new();
         // Recursive: `f` may be a transfer to another address space, or to this one.
         let shared = (max > HOLD).then(|| self.pins.read_recursive());
-        let (held, g) = self.with(|st| {
+        let (held, g) = self.with_filled(|st| {
+            pins.clear();
             let g = st.gather(&self.clas, ranges, max, mode, &mut pins);
             if g.fault && g.bytes == 0 {
                 return (Err(EFAULT), g);
             }
+            // What is missing behind that is another call's.
+            st.absent = None;
             if shared.is_some() {
                 self.clas.incref_all(&pins);
             } else if g.host.is_none() {
@@ -530,10 +533,12 @@ impl Mm {
         if !va.0.is_multiple_of(4) {
             return Err(EINVAL);
         }
-        self.with(|st| {
+        let mut f = Some(f);
+        self.with_filled(|st| {
             let (backing, _) = st
                 .piece(va.0, 4, Mode::of(access), Effort::Needed)
                 .map_err(|_| EFAULT)?;
+            let f = f.take().ok_or(EFAULT)?;
             self.atomic_u32_in(st, backing, f)
         })
     }
@@ -602,7 +607,7 @@ impl Mm {
     /// Makes `[va, va + len)` accessible as far as it can be; gives the bytes. For calls that must
     /// not fail half-way.
     pub fn prefault(&self, va: Va, len: u64, access: Access) -> u64 {
-        self.with(|st| {
+        self.with_filled(|st| {
             let mut done = 0;
             while done < len {
                 let at = va.0.checked_add(done);

@@ -20,15 +20,16 @@ impl Mm {
         /// Where there is room, others have taken it.
         const TRIES: u32 = 1000;
         for _ in 0..TRIES {
-            let served = self.with(|st| {
+            let (served, absent) = self.with(|st| {
                 st.waits_outside = true;
                 let served = st.fault(info);
                 st.waits_outside = false;
-                served
+                (served, st.absent.take())
             });
             match served {
                 // Without the lock: others may send out what this address space has.
                 Err(Bad::Room) if self.await_room().is_ok() => {}
+                Err(Bad::Absent) if absent.is_some_and(|a| self.fill(&a).is_ok()) => {}
                 // It is ended, unless its limit is raised meanwhile.
                 Err(Bad::Limit) if self.clas.await_more(&self.waiter) => {}
                 r => return r.map_err(|bad| bad.fault(info.addr)),

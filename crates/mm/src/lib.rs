@@ -50,6 +50,7 @@
 //! | `chunk`, `waiter` | how much is made at once under a limit, and how it waits for room |
 //! | `swap`, `ages` | where it is swapped next; how long what was not used (`Mm` tells the sums) |
 //! | `names` | names of anonymous memory |
+//! | `absent` | what must be asked for without the lock |
 //! | `kin` | who may have its frames, too |
 //! | `patches` | the patched call sites |
 //!
@@ -83,6 +84,7 @@
 //! `MappingRegistry` calls observers (they take it), nor while a file is synced.
 #![forbid(unsafe_code)]
 
+mod absent;
 mod advise;
 mod age;
 mod ages;
@@ -284,9 +286,10 @@ impl Mm {
         let freed = st.take_freed();
         let files = st.vmas.take_dropped();
         let met = std::mem::take(&mut st.met);
+        let absent = st.absent.take();
         drop(st);
         freed.decref(&self.clas);
-        drop((files, met));
+        drop((files, met, absent));
         r
     }
 

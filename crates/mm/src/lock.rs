@@ -35,7 +35,7 @@ impl Mm {
             return Err(EINVAL);
         }
         let set = if flags == 0 { VmaFlags::LOCKED } else { BOTH };
-        self.with(|st| {
+        self.with_filled(|st| {
             if st.room.limits().memlock == 0 {
                 return Err(EPERM);
             }
@@ -76,7 +76,7 @@ impl Mm {
         } else {
             VmaFlags::LOCKED
         };
-        self.with(|st| {
+        self.with_filled(|st| {
             if st.room.limits().memlock == 0 {
                 return Err(EPERM);
             }

@@ -1,6 +1,7 @@
 //! Which PMA serves an access. [`State::resolve`] is the heart: it finds it, or makes it.
 
 use crate::PAGE;
+use crate::absent::Absent;
 use crate::chunk::CHUNK;
 use crate::hands::CLUSTER;
 use crate::pma::{Pma, PmaKind, window};
@@ -8,7 +9,7 @@ use crate::state::State;
 use crate::types::Bad;
 use crate::vma::{FileAt, Vma, VmaFlags};
 use abi::Va;
-use abi::errno::ENOMEM;
+use abi::errno::{EAGAIN, ENOMEM};
 use clas::{Access, Backing, PlacementHint};
 use std::ops::Range;
 use std::sync::Arc;
@@ -323,6 +324,11 @@ impl State {
                     if r.contains(&va) {
                         return Ok(());
                     }
+                }
+                Err(EAGAIN) if start == page => {
+                    let file = f.file.clone();
+                    self.absent = Some(Absent { file, offset, len });
+                    return Err(Bad::Absent);
                 }
                 Err(e) if start == page => {
                     let theirs = file.memory().filter(|m| !Arc::ptr_eq(m, &self.clas));

@@ -6,6 +6,7 @@ pub(crate) mod pmas;
 
 use crate::Mm;
 use crate::Result;
+use crate::absent::Absent;
 use crate::ages::{Ages, Old};
 use crate::bounds::Bounded;
 use crate::chunk::Chunk;
@@ -59,6 +60,10 @@ pub(crate) struct State {
     /// The memory of another container's file that there was no room in, where one was: to be waited
     /// for there.
     pub(crate) short_elsewhere: Option<Arc<Clas>>,
+    /// What an operation found missing that ended with [`Bad::Absent`].
+    ///
+    /// [`Bad::Absent`]: crate::types::Bad::Absent
+    pub(crate) absent: Option<Absent>,
     /// Where memory is sent out next, and brought in.
     pub(crate) swap: Hands,
     /// How long what was not used.
@@ -93,6 +98,7 @@ impl State {
             bounds: Arc::default(),
             waits_outside: false,
             short_elsewhere: None,
+            absent: None,
             swap: Hands::default(),
             ages: Ages::default(),
             old: Arc::default(),

@@ -129,6 +129,8 @@ pub(crate) enum Bad {
     Limit,
     /// There is none now: the caller waits for room without the lock, and tries again.
     Room,
+    /// Its file must be asked for it, without the lock ([`crate::absent`]).
+    Absent,
 }
 
 impl Bad {
@@ -137,7 +139,7 @@ impl Bad {
         let (signal, code) = match self {
             Bad::Unmapped => (SIGSEGV, SEGV_MAPERR),
             Bad::Forbidden => (SIGSEGV, SEGV_ACCERR),
-            Bad::Bus => (SIGBUS, BUS_ADRERR),
+            Bad::Bus | Bad::Absent => (SIGBUS, BUS_ADRERR),
             // As the kernel's out-of-memory killer.
             Bad::Memory | Bad::Room | Bad::Limit => (SIGKILL, abi::signal::SI_KERNEL),
         };

@@ -1,9 +1,13 @@
 //! The caller.
 
 use crate::cred::Credentials;
+use abi::Result;
+use abi::errno::EIO;
 use std::any::Any;
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::time::Instant;
+use wait::Blocker;
 
 /// The caller, as file systems see it.
 #[derive(Clone, Copy)]
@@ -13,12 +17,23 @@ pub struct Caller<'a> {
     pub task: &'a dyn Any,
 }
 
+/// One who waits for a program that serves a file system: a task.
+pub trait Client: Blocker + Send + Sync {
+    fn credentials(&self) -> Arc<Credentials>;
+    fn umask(&self) -> u32;
+    /// While it ends of its own will: until when it waits for programs to hear of that.
+    fn ends_at_last(&self) -> Option<Instant>;
+    /// The task: downcast in the Sentry.
+    fn task(&self) -> &dyn Any;
+}
+
 /// Who a thread acts for: who is said to have done what is told to those who watch files. Objects
 /// of the Sentry.
 #[derive(Clone)]
 pub struct Actor {
     pub thread: Arc<dyn Any + Send + Sync>,
     pub process: Arc<dyn Any + Send + Sync>,
+    pub client: Arc<dyn Client>,
 }
 
 thread_local! {
@@ -56,6 +71,12 @@ impl Drop for ActsForNobody {
     fn drop(&mut self) {
         ACTOR.set(self.0.take());
     }
+}
+
+/// Who waits in this thread. `EIO` for a thread of the kernel's own, which must not wait for a
+/// program.
+pub fn client() -> Result<Arc<dyn Client>> {
+    Ok(actor().ok_or(EIO)?.client)
 }
 
 /// Whom this thread acts for.

@@ -29,8 +29,11 @@ use std::sync::{Arc, OnceLock, Weak};
 pub enum Caching {
     /// Nobody else changes names: found and missing ones are kept.
     Owned,
-    /// Others change names: each use asks [`Inode::revalidate`].
+    /// Others change names: each use asks [`Inode::revalidate`]. Whether a name is there is what
+    /// making it tells.
     Revalidate,
+    /// As `Revalidate`, and a name is looked for before it is made.
+    Asked,
     /// Names are generated: as `Revalidate`, and unused dentries are not kept.
     Never,
 }
@@ -39,7 +42,15 @@ pub enum Caching {
 pub trait FileSystem: Any + Send + Sync {
     /// As in `/proc/filesystems`.
     fn name(&self) -> &'static str;
+    /// What of its kind it is, shown behind the name (`fuse.sshfs`).
+    fn subtype(&self) -> Option<&str> {
+        None
+    }
     fn stat_fs(&self) -> Result<StatFs>;
+    /// `f_type` alone, without asking who serves it.
+    fn magic(&self) -> Result<u64> {
+        Ok(self.stat_fs()?.magic)
+    }
     fn caching(&self) -> Caching {
         Caching::Owned
     }
@@ -87,6 +98,8 @@ pub trait FileSystem: Any + Send + Sync {
     }
     /// The last mount of it went: let go of what would keep it alive.
     fn shut_down(&self) {}
+    /// It is unmounted by force (`umount_begin`): who waits for it is to wait no longer.
+    fn abort(&self) {}
     /// Whether files on it may be executed or opened as devices (proc says no).
     fn no_exec(&self) -> bool {
         false
@@ -214,6 +227,10 @@ impl SuperBlock {
     }
     /// Whether others change names here, too, so that a name is asked for again.
     pub(crate) fn revalidates(&self) -> bool {
+        matches!(self.caching, Caching::Revalidate | Caching::Asked)
+    }
+    /// Whether making a name tells whether it is there, so that it need not be looked for.
+    pub(crate) fn tells_by_making(&self) -> bool {
         self.caching == Caching::Revalidate
     }
     /// Forgets all unused dentries, and what the file system remembers beside them.

@@ -125,6 +125,10 @@ pub trait FileOps: Any + Send + Sync {
     ) -> Result<()> {
         self.read_dir(file, pos, emit)
     }
+    /// Whether a read or a write is one message, which splice(2) must not part.
+    fn moves_messages(&self) -> bool {
+        false
+    }
     /// Which of `mask` (and ERR, HUP) hold now.
     fn poll(&self, _file: &File, mask: Events) -> Events {
         mask & (Events::READABLE | Events::WRITABLE)
@@ -146,6 +150,10 @@ pub trait FileOps: Any + Send + Sync {
     /// `ioctl(2)` that this kind of file knows; `mem` reaches the caller's memory.
     fn ioctl(&self, _file: &File, _cx: &dyn IoctlContext, _cmd: u32, _arg: u64) -> Result<u64> {
         Err(ENOTTY)
+    }
+    /// Whether it can be mapped shared: `ENODEV` where its pages are kept by nobody.
+    fn may_map_shared(&self) -> Result<()> {
+        Ok(())
     }
     /// What `mmap(2)` maps.
     fn mappable(&self) -> Result<Arc<dyn Mappable>> {
@@ -216,6 +224,10 @@ pub trait IoctlContext {
     fn copy_in(&self, va: abi::Va, dst: &mut [u8]) -> Result<()>;
     fn copy_out(&self, va: abi::Va, src: &[u8]) -> Result<()>;
     fn credentials(&self) -> Arc<Credentials>;
+    /// A descriptor of the caller's.
+    fn file(&self, _fd: i32) -> Result<Arc<File>> {
+        Err(abi::errno::EBADF)
+    }
     /// The task, for terminals (sessions, job control): downcast in the Sentry.
     fn task(&self) -> &dyn Any;
 }

@@ -125,6 +125,16 @@ pub trait Inode: Any + Send + Sync {
         let acl = || self.acl();
         acl_permission(self.perm()?, self.file_type(), cx.cred, want, acl)
     }
+    /// As [`Inode::permission`], where access(2), chdir(2) or chroot(2) ask (`MAY_ACCESS`,
+    /// `MAY_CHDIR`).
+    fn access(&self, cx: &Caller<'_>, want: Want) -> Result<()> {
+        self.permission(cx, want)
+    }
+    /// As [`Inode::stat`], as far as it is known: for lists of the kernel's, whose readers must not
+    /// wait for who serves a file.
+    fn known_stat(&self) -> Result<Stat> {
+        self.stat()
+    }
     /// Its POSIX ACL, if it has one that says more than the mode. Asked right after
     /// [`Inode::perm`].
     fn acl(&self) -> Option<Arc<Acl>> {
@@ -234,6 +244,11 @@ pub trait Inode: Any + Send + Sync {
         _flags: RenameFlags,
     ) -> Result<()> {
         Err(EPERM)
+    }
+    /// Whether what is made in it gets its mode without what the umask takes: not where who serves
+    /// it does that (`SB_POSIXACL`).
+    fn takes_umask(&self) -> bool {
+        true
     }
     /// A regular file without a name (`O_TMPFILE`).
     fn tmpfile(&self, _cx: &Caller<'_>, _new: NewNode) -> Result<Arc<dyn Inode>> {

@@ -113,6 +113,18 @@ impl DeviceRegistry {
     }
 }
 
+/// The parameter that tells what of its kind a file system is.
+const SUBTYPE: &str = "subtype";
+
+/// A type's name, and what of its kind is behind the dot: `fuse.sshfs`.
+#[must_use]
+pub fn split_subtype(name: &str) -> (&str, Option<&str>) {
+    match name.split_once('.') {
+        Some((base, sub)) => (base, Some(sub)),
+        None => (name, None),
+    }
+}
+
 /// A type of file systems, for `mount(2)`.
 pub trait FsType: Send + Sync {
     /// Makes (or finds) a file system; gives its root. The parameters are those that
@@ -147,16 +159,22 @@ pub trait FsType: Send + Sync {
 }
 
 impl dyn FsType {
-    /// As mount(2) makes one, from its text: `EINVAL` for what the type does not know.
+    /// As mount(2) makes one, from its text: `EINVAL` for what the type does not know. `name` is
+    /// what it was asked for by.
     pub fn mount_with(
         &self,
         vfs: &Arc<Vfs>,
         cx: &Caller<'_>,
-        source: &str,
+        (name, source): (&str, &str),
         data: &str,
     ) -> Result<Arc<Dentry>> {
         let escape = self.escapes_commas().then_some('\\');
         let mut params = Params::default();
+        if let (_, Some(sub)) = split_subtype(name) {
+            params
+                .0
+                .push(self.parse(cx, Param::new(SUBTYPE, Some(sub)))?);
+        }
         for p in Params::split(data, escape).0 {
             if self.parameters().contains(&p.key.as_str()) {
                 params.0.push(self.parse(cx, p)?);
@@ -228,9 +246,13 @@ impl Vfs {
     pub fn register_fs(&self, name: &str, t: Arc<dyn FsType>) {
         self.fs_types.write().insert(name.to_owned(), t);
     }
-    /// `ENODEV` for a type that is not registered.
+    /// `ENODEV` for a type that is not registered, and for a kind of one that has none
+    /// (`get_fs_type`).
     pub fn fs_type(&self, name: &str) -> Result<Arc<dyn FsType>> {
-        self.fs_types.read().get(name).cloned().ok_or(ENODEV)
+        let (base, sub) = split_subtype(name);
+        let t = self.fs_types.read().get(base).cloned().ok_or(ENODEV)?;
+        let fits = sub.is_none() || t.parameters().contains(&SUBTYPE);
+        if fits { Ok(t) } else { Err(ENODEV) }
     }
     /// `/proc/filesystems`.
     #[must_use]

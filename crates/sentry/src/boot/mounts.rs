@@ -65,6 +65,7 @@ pub fn register(kernel: &Arc<Kernel>) {
     crate::fs::sys::register(kernel);
     crate::fs::mqueue::register(kernel);
     crate::fs::overlay::register(kernel);
+    crate::fs::fuse::register(kernel);
     crate::cgroup::files::register(kernel);
     crate::fs::dev::register(kernel);
 }
@@ -255,7 +256,7 @@ impl Builder<'_> {
         or(ns.mount(&at, dentry, flags, &m.source), &what)?;
         if m.kind == MountKind::Devices {
             or(crate::fs::dev::populate(cx), "fill /dev")?;
-            or(crate::fs::dev::add_tun(cx), "fill /dev")?;
+            or(crate::fs::dev::add_devices(cx), "fill /dev")?;
         }
         Ok(())
     }
@@ -332,7 +333,7 @@ fn ids(spec: &ContainerSpec) -> Ids {
 fn fs_root(cx: &PathCx<'_>, kind: &str, data: &str) -> Result<Arc<Dentry>> {
     cx.vfs
         .fs_type(kind)?
-        .mount_with(cx.vfs, &cx.caller, kind, data)
+        .mount_with(cx.vfs, &cx.caller, (kind, kind), data)
 }
 
 /// Where to mount; made if it is missing. `None` where the mount is optional.

@@ -325,12 +325,13 @@ pub fn populate(cx: &PathCx<'_>) -> Result<()> {
     with_exact_modes(cx, make_nodes)
 }
 
-/// `/dev/net/tun`, as a machine has it and a container does not.
-pub fn add_tun(cx: &PathCx<'_>) -> Result<()> {
+/// `/dev/net/tun` and `/dev/fuse`, as a machine has them and a container does not.
+pub fn add_devices(cx: &PathCx<'_>) -> Result<()> {
     with_exact_modes(cx, |cx| {
         cx.mkdir(&At::Cwd, b"/dev/net", 0o755)?;
         let dev = makedev(10, 200);
         cx.mknod(&At::Cwd, b"/dev/net/tun", 0o20_666, dev)?;
+        cx.mknod(&At::Cwd, b"/dev/fuse", 0o20_666, makedev(10, 229))?;
         Ok(())
     })
 }

@@ -2,6 +2,7 @@
 
 pub mod console;
 pub mod dev;
+pub mod fuse;
 pub mod host_stream;
 pub mod made_by;
 pub mod mqueue;

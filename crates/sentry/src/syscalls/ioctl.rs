@@ -53,6 +53,9 @@ impl IoctlContext for Caller<'_> {
     fn credentials(&self) -> Arc<vfs::Credentials> {
         self.0.cred()
     }
+    fn file(&self, fd: i32) -> Result<Arc<File>> {
+        self.0.files().get(fd)
+    }
     fn task(&self) -> &dyn Any {
         &self.0.task
     }

@@ -148,6 +148,9 @@ fn mmap(
         if shared && f.writable() && f.is_flagged(vfs::FileFlags::APPEND) {
             return Err(EACCES);
         }
+        if shared {
+            f.ops.may_map_shared()?;
+        }
         match f.ops::<MemFile>().is_some_and(MemFile::is_zero) {
             true => zeros(cx, &f, len, &mut kind)?,
             false => Some(map_file(&f, &cx.fs().root())?),

@@ -387,7 +387,7 @@ fn move_bytes(
         (None, Some(o)) => {
             spliceable(from)?;
             let room = blocking(cx, to, Events::WRITABLE, !waits.for_pipe(to), || {
-                ipc::splice::room(o)
+                ipc::splice::room(o, ipc::splice::PIECE)
             })?;
             if waits == Waits::Never && from.ops.wait_queue().is_some() {
                 let ready = from.poll(Events::READABLE);
@@ -395,11 +395,32 @@ fn move_bytes(
                     return Err(EAGAIN);
                 }
             }
+            if from.ops.moves_messages() {
+                return message_to_pipe(cx, from, o, max, waits);
+            }
             transfer(cx, from, to, starts.0, max.min(room))
         }
         (Some(i), None) => out_of_pipe(cx, (from, i), (to, starts.1), max, waits),
         (None, None) => Err(EINVAL),
     }
+}
+
+/// A message goes to a pipe, where there is room for it.
+fn message_to_pipe(
+    cx: &Context,
+    from: &Arc<File>,
+    to: &PipeEnd,
+    max: usize,
+    waits: Waits,
+) -> SysResult {
+    let mut buf = vec![0; max.min(ipc::splice::room(to, max)?)];
+    let nb = !waits.for_other(from);
+    let n = blocking(cx, from, Events::READABLE, nb, || {
+        from.ops
+            .read(from, &mut vfs::file::BufSink::new(&mut buf), 0)
+    })?;
+    ipc::splice::append(to, &buf[..n]);
+    Ok(n)
 }
 
 /// What a pipe holds goes to a place: what that does not take goes back into the pipe.
@@ -414,9 +435,13 @@ fn out_of_pipe(
         return Err(EINVAL);
     }
     let max = within_limit(cx, to, start.map_or(At::Position, At::Offset), max)?;
+    let piece = match to.ops.moves_messages() {
+        true => max,
+        false => ipc::splice::PIECE,
+    };
     let nb = !waits.for_pipe(from);
     let bytes = blocking(cx, from, Events::READABLE, nb, || {
-        ipc::splice::take(pipe, max)
+        ipc::splice::take(pipe, max.min(piece))
     })?;
     let mut src = vfs::file::BufSource::new(&bytes);
     let nb = !waits.for_other(to);

@@ -72,6 +72,9 @@ pub fn finish(mut cx: Context) {
     drop(cx);
     // With its files, as Linux does (`io_uring_files_cancel`).
     task.leave_uring(super::uring::work::Leaves::AtExit);
+    if status & 0x7f == 0 {
+        task.may_take_its_time();
+    }
     let files = task.take_files();
     drop(files);
     // What it kept is given back before anybody hears of the end.

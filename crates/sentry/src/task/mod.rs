@@ -64,9 +64,10 @@ use mm::Mm;
 use parking_lot::{Mutex, RwLock};
 use platform::Interrupter;
 use signal::Pending;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
-use std::time::Instant;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+use vfs::caller::Client;
 use vfs::fd_table::Room;
 use vfs::file::{File, IoCaller};
 use vfs::{Credentials, FdTable, FsContext, MountFlags, PathCx};
@@ -116,6 +117,8 @@ pub struct Task {
     /// SIGKILL or the group's end: the task ends at the next boundary. Invariant: once true it
     /// stays so; then the task is kicked.
     killed: AtomicBool,
+    /// Until when it waits for those who serve its files; set when it ends of its own will.
+    ends_at_last: OnceLock<Instant>,
     /// Whether it runs application code. Own; with `attention` see [`notice`].
     in_app: AtomicBool,
     /// Set by [`Task::kick`]; the boundary looks closer when it is, and takes it.
@@ -456,6 +459,11 @@ impl Task {
     pub fn is_killed(&self) -> bool {
         self.killed.load(Ordering::SeqCst)
     }
+    /// It ends of its own will: programs that serve its files may hear of that while it waits.
+    fn may_take_its_time(&self) {
+        const PATIENCE: Duration = Duration::from_secs(2);
+        let _ = self.ends_at_last.set(Instant::now() + PATIENCE);
+    }
     /// Ends the task at its next boundary.
     pub fn kill(&self) {
         self.killed.store(true, Ordering::SeqCst);
@@ -678,6 +686,21 @@ impl Blocker for Task {
     }
     fn killed(&self) -> bool {
         self.is_killed()
+    }
+}
+
+impl Client for Task {
+    fn credentials(&self) -> Arc<Credentials> {
+        self.cred()
+    }
+    fn umask(&self) -> u32 {
+        self.fs().umask()
+    }
+    fn ends_at_last(&self) -> Option<Instant> {
+        self.ends_at_last.get().copied()
+    }
+    fn task(&self) -> &dyn std::any::Any {
+        self
     }
 }
 

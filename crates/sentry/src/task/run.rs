@@ -189,6 +189,7 @@ fn acting_for(cx: &Context) -> Acting {
     Acting::new(Actor {
         thread: cx.pid.clone(),
         process: cx.group.pid.clone(),
+        client: cx.task.clone(),
     })
 }
 

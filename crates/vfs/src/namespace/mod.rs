@@ -372,6 +372,9 @@ impl MountNamespace {
             // The namespace's root stays, as Linux's rootfs does.
             return Err(EINVAL);
         }
+        if flags & MNT_FORCE != 0 {
+            mnt.sb().fs.abort();
+        }
         if flags & MNT_DETACH == 0 {
             // Held by its parent and by us.
             if Arc::strong_count(&mnt) > 2 || !mnt.children.read().is_empty() {

@@ -1,7 +1,7 @@
 //! How a namespace's mounts are told: `/proc/PID/mountinfo`, `/proc/PID/mounts`.
 
 use super::MountNamespace;
-use crate::dentry::Dentry;
+use crate::dentry::{Dentry, FileSystem};
 use crate::mount::{Mount, MountFlags, Path};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ impl MountNamespace {
             out.extend(escape(&subpath(&m.root)));
             out.push(b' ');
             out.extend(escape(at));
-            let (fs, src) = (m.sb().fs.name(), &m.source);
+            let (fs, src) = (shown_type(&*m.sb().fs), &m.source);
             let ro = if m.sb().is_read_only() { "ro" } else { "rw" };
             let shared = self.shared_as(m, root, &mut known);
             let line = format!(
@@ -41,7 +41,8 @@ impl MountNamespace {
             out.extend_from_slice(plain(&m.source).as_bytes());
             out.push(b' ');
             out.extend(escape(at));
-            let line = format!(" {} {opts}{} 0 0\n", m.sb().fs.name(), m.sb().fs.options());
+            let fs = &*m.sb().fs;
+            let line = format!(" {} {opts}{} 0 0\n", shown_type(fs), fs.options());
             out.extend_from_slice(line.as_bytes());
         })
     }
@@ -107,6 +108,14 @@ impl MountNamespace {
         };
         known.extend(passed.into_iter().map(|group| (group, found)));
         found
+    }
+}
+
+/// A file system's type, with what of its kind it is (`show_type`).
+fn shown_type(fs: &dyn FileSystem) -> String {
+    match fs.subtype() {
+        Some(sub) => format!("{}.{}", fs.name(), crate::params::escape(sub, " \t\n\\#")),
+        None => fs.name().to_owned(),
     }
 }
 

@@ -94,7 +94,7 @@ impl MountNamespace {
         let at = Path::root_of(&m).describe(root);
         Ok(MountStat {
             dev: (major(sb.dev), minor(sb.dev)),
-            magic: sb.fs.stat_fs()?.magic,
+            magic: sb.fs.magic()?,
             fs_flags: if sb.is_read_only() { MS_RDONLY } else { 0 },
             fs_type: sb.fs.name(),
             id: m.unique_id(),

@@ -206,7 +206,7 @@ impl PathCx<'_> {
         {
             return Err(EACCES);
         }
-        cx.permission(&p, want)?;
+        cx.access_permission(&p, want)?;
         if want.contains(Want::WRITE) && !inode.file_type().is_special() && p.mnt.is_read_only() {
             return Err(EROFS);
         }

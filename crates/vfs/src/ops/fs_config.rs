@@ -16,7 +16,7 @@ use crate::file::{File, FileOps, Sink};
 use crate::mount::{MountFlags, Path};
 use crate::params::{Param, Params, Value};
 use crate::ucounts::Charge;
-use crate::vfs::{FsType, Vfs};
+use crate::vfs::{FsType, Vfs, split_subtype};
 use crate::{Stat, namespace::Detached};
 use abi::Result;
 use abi::errno::{EBUSY, EINVAL, EMSGSIZE, ENODATA, ENOMEM, EPERM};
@@ -95,8 +95,8 @@ fn common(key: &str) -> Option<(u32, u32)> {
 }
 
 /// File systems that the administrator of a user namespace may mount (`FS_USERNS_MOUNT`).
-const USER_MOUNTABLE: [&str; 8] = [
-    "cgroup2", "devpts", "mqueue", "overlay", "proc", "ramfs", "sysfs", "tmpfs",
+const USER_MOUNTABLE: [&str; 9] = [
+    "cgroup2", "devpts", "fuse", "mqueue", "overlay", "proc", "ramfs", "sysfs", "tmpfs",
 ];
 
 /// Whether who has these rights may mount a type (`mount_capable`); `owner` is the user namespace
@@ -106,7 +106,7 @@ pub(super) fn may_mount_type(
     cred: &Credentials,
     owner: &crate::userns::UserNs,
 ) -> Result<()> {
-    let may = if USER_MOUNTABLE.contains(&name) {
+    let may = if USER_MOUNTABLE.contains(&split_subtype(name).0) {
         cred.has_in(owner, Caps::SYS_ADMIN)
     } else {
         cred.has(Caps::SYS_ADMIN)

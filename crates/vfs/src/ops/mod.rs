@@ -44,6 +44,20 @@ use std::sync::Arc;
 impl PathCx<'_> {
     /// Permission to `want` at `p`, with read-only file systems (`inode_permission`).
     pub fn permission(&self, p: &Path, want: Want) -> Result<()> {
+        self.permission_by(p, want, |i| i.permission(&self.caller, want))
+    }
+
+    /// The same for who does not use it now: access(2), chdir(2), chroot(2).
+    fn access_permission(&self, p: &Path, want: Want) -> Result<()> {
+        self.permission_by(p, want, |i| i.access(&self.caller, want))
+    }
+
+    fn permission_by(
+        &self,
+        p: &Path,
+        want: Want,
+        own: impl FnOnce(&dyn Inode) -> Result<()>,
+    ) -> Result<()> {
         let inode = p.inode()?;
         if want.contains(Want::WRITE)
             && p.mnt.sb().is_read_only()
@@ -54,7 +68,7 @@ impl PathCx<'_> {
         if want.contains(Want::WRITE) && inode.ext().flags().contains(FileFlags::IMMUTABLE) {
             return Err(EPERM);
         }
-        inode.permission(&self.caller, want)?;
+        own(&**inode)?;
         match inode.file_type() {
             kind @ (FileType::Char | FileType::Block) => self.device_permission(inode, kind, want),
             _ => Ok(()),
@@ -146,7 +160,7 @@ impl PathCx<'_> {
     /// Before a name is made in `dir`, whose lock is held, `EEXIST` where it is known to be there.
     /// Where others change names, only the making itself tells all; and asking costs.
     fn expect_missing(&self, dir: &Path, name: &[u8]) -> Result<()> {
-        let old = if dir.dentry.sb().revalidates() {
+        let old = if dir.dentry.sb().tells_by_making() {
             dir.dentry.peek(name)
         } else {
             Some(dir.dentry.lookup_locked(&self.caller, name)?)
@@ -159,7 +173,7 @@ impl PathCx<'_> {
 
     /// Why a name cannot be made, after [`PathCx::expect_missing`]: not for `e` where it is there.
     fn not_made(&self, dir: &Path, name: &[u8], e: Errno) -> Errno {
-        if e == EEXIST || !dir.dentry.sb().revalidates() {
+        if e == EEXIST || !dir.dentry.sb().tells_by_making() {
             return e;
         }
         match dir.dentry.lookup_locked(&self.caller, name) {
@@ -201,12 +215,13 @@ impl PathCx<'_> {
     /// The attributes of a file to be made in `dir` (`inode_init_owner`, and the umask).
     fn new_node(&self, dir: &Path, mode: u32, kind: FileType) -> Result<NewNode> {
         let mode = mode & 0o7777;
-        let mode = if kind == FileType::Symlink {
-            0o777
-        } else {
-            mode & !self.fs.umask()
+        let inode = &**dir.inode()?;
+        let mode = match kind {
+            FileType::Symlink => 0o777,
+            _ if inode.takes_umask() => mode & !self.fs.umask(),
+            _ => mode,
         };
-        new_node(&**dir.inode()?, self.cred(), mode, kind)
+        new_node(inode, self.cred(), mode, kind)
     }
 }
 

@@ -107,7 +107,8 @@ impl PathCx<'_> {
         let own = MountFlags::from_ms(flags);
         may_mount_type(name, self.cred(), &self.cred().user_ns)?;
         let kept = self.shows_all(name, own)?;
-        let root = t.mount_with(self.vfs, &self.caller, &source, text(args.data)?)?;
+        let named = (name, &*source);
+        let root = t.mount_with(self.vfs, &self.caller, named, text(args.data)?)?;
         set_owner(root.sb(), self.cred());
         // A file system that was there already is read-only in this mount alone.
         if own.contains(MountFlags::RDONLY) && !root.sb().is_mounted() {
@@ -138,6 +139,9 @@ impl PathCx<'_> {
         self.may_mount()?;
         if at.is_mount_root() || at.clone().follow_down() {
             self.landlock_mounts()?;
+        }
+        if flags & MNT_FORCE != 0 && !self.cred().has(Caps::SYS_ADMIN) {
+            return Err(EPERM);
         }
         self.fs.ns().umount(at, flags)
     }

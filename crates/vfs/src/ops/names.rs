@@ -301,7 +301,7 @@ impl PathCx<'_> {
     /// `chdir(2)`.
     pub fn chdir(&self, path: &[u8]) -> Result<()> {
         let p = self.resolve(&At::Cwd, path, Walk::FOLLOW | Walk::DIRECTORY)?;
-        self.permission(&p, Want::EXEC)?;
+        self.access_permission(&p, Want::EXEC)?;
         self.fs.set_cwd(p);
         Ok(())
     }
@@ -312,7 +312,7 @@ impl PathCx<'_> {
         if !p.is_dir() {
             return Err(ENOTDIR);
         }
-        self.permission(&p, Want::EXEC)?;
+        self.access_permission(&p, Want::EXEC)?;
         self.fs.set_cwd(p);
         Ok(())
     }
@@ -320,7 +320,7 @@ impl PathCx<'_> {
     /// `chroot(2)`.
     pub fn chroot(&self, path: &[u8]) -> Result<()> {
         let p = self.resolve(&At::Cwd, path, Walk::FOLLOW | Walk::DIRECTORY)?;
-        self.permission(&p, Want::EXEC)?;
+        self.access_permission(&p, Want::EXEC)?;
         if !self.cred().has_own(Caps::SYS_CHROOT) {
             return Err(EPERM);
         }

@@ -106,6 +106,12 @@ fn asked(kind: FileType, flags: u32) -> FsAccess {
     }
 }
 
+/// Whether devices can be opened there (`may_open_dev`): on no file system that somebody in a user
+/// namespace mounted.
+fn shows_devices(p: &Path) -> bool {
+    !p.mnt.flags().contains(MountFlags::NODEV) && p.mnt.sb().owner().is_initial()
+}
+
 /// Whether opening made the file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Creation {
@@ -210,7 +216,7 @@ impl PathCx<'_> {
         mode: u32,
     ) -> Result<std::result::Result<Path, Arc<Dentry>>> {
         let _g = dir.dentry.lock_dir();
-        let others = dir.dentry.sb().revalidates();
+        let others = dir.dentry.sb().tells_by_making();
         if !others {
             let d = dir.dentry.lookup_locked(&self.caller, name)?;
             if !d.is_negative() {
@@ -352,9 +358,7 @@ impl PathCx<'_> {
         match kind {
             FileType::Symlink => return Err(ELOOP),
             FileType::Directory if want.contains(Want::WRITE) => return Err(EISDIR),
-            FileType::Char | FileType::Block if p.mnt.flags().contains(MountFlags::NODEV) => {
-                return Err(EACCES);
-            }
+            FileType::Char | FileType::Block if !shows_devices(&p) => return Err(EACCES),
             FileType::Regular | FileType::Directory => {}
             _ => flags &= !O_TRUNC,
         }

@@ -86,7 +86,7 @@ impl Text {
         if locks.is_empty() && leases.is_empty() {
             return;
         }
-        let Ok(s) = inode.stat() else { return };
+        let Ok(s) = inode.known_stat() else { return };
         let (ma, mi) = (major(s.dev), minor(s.dev));
         let place = format!("{ma:02x}:{mi:02x}:{}", s.ino);
         for (range, kind, pid) in locks {

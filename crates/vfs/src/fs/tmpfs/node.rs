@@ -302,7 +302,7 @@ impl Node {
         (m.atime, m.mtime, m.ctime) = (atime, mtime, ctime);
     }
     /// Writes our own bytes, as a copy from another file: no times, no limits but the memory's.
-    pub(crate) fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+    pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let r = self.reg().ok_or(EINVAL)?;
         let mut done = 0;
         let mut copy = bytes.to_vec();
@@ -316,8 +316,13 @@ impl Node {
         }
         Ok(())
     }
+    /// Reads for ourselves, up to the end of the file: gives how much.
+    pub fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<usize> {
+        let r = self.reg().ok_or(EINVAL)?;
+        hostcall::mem::with_slice_mut(bytes, |s| r.content.read(offset, &[s]))
+    }
     /// Makes a file at least `size` bytes long.
-    pub(crate) fn extend_to(&self, size: u64) -> Result<()> {
+    pub fn extend_to(&self, size: u64) -> Result<()> {
         let r = self.reg().ok_or(EINVAL)?;
         let _w = r.write_lock.lock();
         if r.content.size() < size {
@@ -327,7 +332,7 @@ impl Node {
         }
     }
     /// The operations of an open regular file.
-    pub(crate) fn open_ops(self: &Arc<Self>) -> Arc<dyn FileOps> {
+    pub fn open_ops(self: &Arc<Self>) -> Arc<dyn FileOps> {
         Arc::new(OpenFile(self.clone()))
     }
     #[must_use]

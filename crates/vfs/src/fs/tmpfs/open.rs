@@ -50,7 +50,7 @@ pub(crate) fn emit_dots(
     if *pos == 1 {
         let up = file.path.as_ref().and_then(|p| {
             let up = p.up(&Path::root_of(&p.mnt.top()))?;
-            up.inode().ok()?.stat().ok().map(|s| s.ino)
+            up.inode().ok()?.known_stat().ok().map(|s| s.ino)
         });
         if !emit(DirEntry {
             ino: up.unwrap_or(ino),
