@@ -20,7 +20,7 @@ static struct shared {
 	volatile unsigned open_flags, init_flags, max_write, minor;
 	volatile int bad;		/* a kind of wrong answer to LOOKUP */
 	volatile unsigned long long interrupted;
-	volatile int die, releases, forgets;
+	volatile int die, releases, forgets, max_file;
 } *sh;
 
 #define NODES 64
@@ -210,8 +210,8 @@ static void answer(const struct fuse_in_header *h, char *b)
 	case FUSE_WRITE: {
 		struct fuse_write_in *in = (void *)b;
 		struct fuse_write_out out = { .size = in->size };
-		if (in->offset + in->size > SIZE) {
-			reply(h->unique, EFBIG, 0, 0);
+		if (in->offset + in->size > (sh->max_file ? sh->max_file : SIZE)) {
+			reply(h->unique, ENOSPC, 0, 0);
 			return;
 		}
 		memcpy(o->data + in->offset, in + 1, in->size);
@@ -999,6 +999,131 @@ static void refused(void)
 	T(stat("m", &s));
 }
 
+/* What real servers and their users met, beside what the other checks look at. */
+static void opens(void)
+{
+	char b[300000];
+	struct stat s;
+	start("");
+	put("m/f", "0123456789");
+	sh->fail[FUSE_OPEN] = EACCES;
+	T(open("m/f", O_WRONLY | O_TRUNC));
+	sh->fail[FUSE_OPEN] = 0;
+	text("kept", "m/f");
+	T(mknod("m/n", S_IFREG | 0640, 0));
+	show("mknod", "m/n");
+	say("mknod", "create %d mknod %d", sh->count[FUSE_CREATE], sh->count[FUSE_MKNOD]);
+	int fd = open("m/c", O_CREAT | O_WRONLY | O_APPEND | O_NOCTTY | O_CLOEXEC, 0600);
+	say("create", "%o", ((struct fuse_create_in *)sh->body[FUSE_CREATE])->flags & ~0100000);
+	T(write(fd, "x", 1));
+	say("write", "%o", ((struct fuse_write_in *)sh->body[FUSE_WRITE])->flags & ~0100000);
+	fd = open("m/c", O_RDWR | O_CLOEXEC | O_SYNC | O_EXCL);
+	say("open", "%o", ((struct fuse_open_in *)sh->body[FUSE_OPEN])->flags & ~0100000);
+	COUNT(FUSE_FSYNC, write(fd, "yz", 2));
+	say("fsync", "%x", ((struct fuse_fsync_in *)sh->body[FUSE_FSYNC])->fsync_flags);
+	fd = open("m/c", O_RDWR | O_DSYNC);
+	COUNT(FUSE_FSYNC, write(fd, "yz", 2));
+	say("fsync", "%x", ((struct fuse_fsync_in *)sh->body[FUSE_FSYNC])->fsync_flags);
+	T(futimens(fd, 0));
+	say("now", "%x", ((struct fuse_setattr_in *)sh->body[FUSE_SETATTR])->valid & 0x1b0);
+	T(setxattr("m/f", "system.posix_acl_access", "v", 1, 0) == 0 || errno == EINVAL || errno == EOPNOTSUPP);
+	T(setxattr("m/f", "ceph.quota", "v", 1, 0));
+	T(getxattr("m/f", "ceph.quota", b, 10));
+	sh->fail[FUSE_LINK] = ENOSYS;
+	T(link("m/f", "m/l"));
+	sh->fail[FUSE_LINK] = 0;
+	memset(b, 'w', sizeof b);
+	fd = open("m/big", O_CREAT | O_RDWR, 0600);
+	sh->max_file = 100000;
+	T(write(fd, b, sizeof b));
+	T(lseek(fd, 0, SEEK_CUR));
+	T(fstat(fd, &s));
+	say("size", "%ld", s.st_size);
+	sh->max_file = 0;
+	fd = open("m/sparse", O_CREAT | O_RDWR, 0600);
+	T(posix_fallocate(fd, 0, 8192));
+	char *p = mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	p[5000] = 'p';
+	T(munmap(p, 8192));
+	T(pread(fd, b, 1, 5000));
+	S(b, 1);
+	fd = open("m/f", O_RDONLY | O_DIRECT);
+	COUNT(FUSE_READ, pread(fd, b, 4, 0));
+	COUNT(FUSE_READ, pread(fd, b, 4, 0));
+	struct statfs f;
+	T(statfs("m", &f));
+	say("statfs", "%ld %ld", f.f_bsize, f.f_frsize);
+	sh->fail[FUSE_SETATTR] = 0;
+}
+/* Whoever serves it decides. */
+static void decides(void)
+{
+	start(",allow_other");
+	put("m/f", "x");
+	CHILD(drop_root(); T(chmod("m/f", 06755)); show("f", "m/f"); T(chown("m/f", 1, 2)); struct timespec t[2] = { { 1, 0 }, { 2, 0 } };
+	      T(utimensat(AT_FDCWD, "m/f", t, 0)); show("f", "m/f"));
+}
+/* Whoever is killed gives back what it was given. */
+static void given_back(void)
+{
+	int st;
+	start("");
+	sh->entry_valid = sh->attr_valid = 0;
+	put("m/f", "x");
+	sh->slow[FUSE_OPEN] = 200;
+	int before = sh->releases;
+	pid_t p = fork();
+	if (!p) {
+		close(fuse_fd);
+		open("m/f", O_RDONLY);
+		pause();
+	}
+	int opens = sh->count[FUSE_OPEN];
+	while (sh->count[FUSE_OPEN] == opens)
+		ms(1);
+	ms(50);
+	kill(p, SIGKILL);
+	waitpid(p, &st, 0);
+	ms(400);
+	say("releases", "%d", sh->releases - before);
+}
+/* A page that never comes holds up nobody else. */
+static void bystanders(void)
+{
+	int pipe_fd[2], sv[2];
+	start("");
+	put("m/f", "x"), truncate("m/f", 100000);
+	int fd = open("m/f", O_RDONLY);
+	char *p = mmap(0, 100000, PROT_READ, MAP_PRIVATE, fd, 0);
+	pipe(pipe_fd), socketpair(AF_UNIX, SOCK_STREAM, 0, sv);
+	sh->hang[FUSE_READ] = 1;
+	pid_t a = fork();
+	if (!a) {
+		close(fuse_fd);
+		write(pipe_fd[1], p + 50000, 100);
+		_exit(0);
+	}
+	pid_t b = fork();
+	if (!b) {
+		close(fuse_fd);
+		write(sv[1], p + 70000, 100);
+		_exit(0);
+	}
+	ms(200);
+	struct pollfd f[2] = { { pipe_fd[0], POLLIN }, { sv[0], POLLIN } };
+	T(poll(f, 2, 100));
+	T(write(sv[1], "z", 1));
+	char c;
+	T(read(sv[0], &c, 1));
+	T(kill(a, SIGKILL) + kill(b, SIGKILL));
+	close(fuse_fd);
+	kill(server, SIGKILL);
+	int st;
+	T(waitpid(a, &st, 0) == a);
+	T(waitpid(b, &st, 0) == b);
+	T(write(pipe_fd[1], "z", 1));
+	T(read(pipe_fd[0], &c, 1));
+}
 static void exits(void)
 {
 	start("");
@@ -1177,6 +1302,6 @@ static void in_a_namespace(void)
 
 static const struct check all[] = {
 	CHECK(device), CHECK(options), CHECK(names), CHECK(cached), CHECK(attributes), CHECK(rights), CHECK(for_all), CHECK(by_mode), CHECK(data), CHECK(direct),
-	CHECK(mapped), CHECK(runs), CHECK(wrong), CHECK(misled), CHECK(refused), CHECK(exits), CHECK(masks), CHECK(spliced), CHECK(interrupts), CHECK(ends), CHECK(by_force), CHECK(in_a_namespace),
+	CHECK(mapped), CHECK(runs), CHECK(wrong), CHECK(misled), CHECK(refused), CHECK(opens), CHECK(decides), CHECK(given_back), CHECK(bystanders), CHECK(exits), CHECK(masks), CHECK(spliced), CHECK(interrupts), CHECK(ends), CHECK(by_force), CHECK(in_a_namespace),
 };
 MAIN(all)

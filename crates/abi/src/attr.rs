@@ -80,6 +80,9 @@ pub struct SetAttr {
     /// Nanoseconds since the epoch.
     pub atime: Option<i64>,
     pub mtime: Option<i64>,
+    /// Whether these are the time of the change (`UTIME_NOW`), which another's clock may tell better.
+    pub atime_now: bool,
+    pub mtime_now: bool,
     /// What the change was decided by. `EBUSY` where a file system that others change, too, finds
     /// it different: nothing is changed then, and it is to be decided again.
     pub seen: Option<Perm>,
@@ -90,8 +93,10 @@ pub struct SetAttr {
 pub struct StatFs {
     /// `f_type`.
     pub magic: u64,
-    /// In bytes; other sizes are in units of it.
+    /// In bytes: what transfers are best made of.
     pub bsize: u64,
+    /// In bytes, the unit of other sizes; 0: `bsize`.
+    pub frsize: u64,
     pub blocks: u64,
     pub bfree: u64,
     pub bavail: u64,

@@ -702,11 +702,23 @@ pub trait Mappable: Send + Sync {
     /// nor call [`MappingObserver`]s, nor wait for a program: `EAGAIN` where one must be asked
     /// first ([`Mappable::fill`]).
     fn backing(&self, offset: u64, len: u64, access: Access) -> Result<(Backing, u64)>;
-    /// Gets what [`Mappable::backing`] has not there. Called without locks: it may wait, as long as
-    /// the caller is not to end.
-    fn fill(&self, _offset: u64, _len: u64) -> Result<()> {
+    /// Whether a program serves the file: it is asked for pages.
+    fn is_served(&self) -> bool {
+        false
+    }
+    /// Of such a file, the first page from `offset` (of any byte of it) to before `end` that
+    /// [`Mappable::backing`] has not there.
+    fn first_absent(&self, _offset: u64, _end: u64) -> Option<u64> {
+        None
+    }
+    /// Gets such a page, and some behind it. Called without locks: it may wait, as long as the caller
+    /// is not to end.
+    fn fill(&self, _offset: u64) -> Result<()> {
         Err(abi::errno::EFAULT)
     }
+    /// Has what was written through mappings written to where the file is, before they go, and waits
+    /// for it. Called without locks.
+    fn write_back(&self, _offset: u64, _len: u64) {}
     /// Whose frames [`Mappable::backing`] gives, where it gives frames. Those of another
     /// container's memory, or on a disk, are mapped like a host file's pages.
     fn memory(&self) -> Option<&Arc<Clas>> {
@@ -741,7 +753,7 @@ pub trait Mappable: Send + Sync {
     /// Gives back frames that nobody has touched and nobody maps any more. Called, as
     /// [`Mappable::backing`], with the address space's lock held.
     fn trim(&self) {}
-    /// `msync(2)` and the end of a shared mapping: nothing to do where the page cache is shared.
+    /// `msync(2)`: nothing to do where the page cache is shared. Called without locks.
     fn sync(&self, _offset: u64, _len: u64) -> Result<()> {
         Ok(())
     }
@@ -751,7 +763,8 @@ pub trait Mappable: Send + Sync {
     fn map_writable(&self) -> Result<()> {
         Ok(())
     }
-    /// The opposite of [`Mappable::map_writable`].
+    /// The opposite of [`Mappable::map_writable`]. Called without locks, by whoever lets go of it
+    /// last: it waits for nobody.
     fn unmap_writable(&self) {}
     /// What the file has there in memory is confidential from now on ([`Clas::mark_confidential`]),
     /// brought in if it was swapped out. `ENOMEM` where there is no room. Called with the address

@@ -1,25 +1,28 @@
 //! A mounted file system's requests on their way to its server, and the answers.
 //!
-//! A request is in one of these places: `pending` (no server has read it), `sent` (one has), or
-//! nowhere: it was answered, or the connection has ended. Who waits for it may leave at any time;
-//! then its answer is dropped when it comes.
+//! A request is made by `call` (somebody waits) or `post` (nobody does), and lies in `pending` until
+//! the server reads it (`next`), then in `sent` until it is answered (`answer`). It is in neither
+//! once it has an answer, or the connection has ended. A caller that is killed leaves; what the
+//! server gives it when it is gone (a look-up, an open file) is given back at once (`undo`).
 
 use crate::inode::FuseInode;
 use crate::mount::Options;
 use crate::proto::{
-    BatchForgetIn, ForgetIn, ForgetOne, InHeader, InitFlags, InitIn, InitOut, InterruptIn, MAJOR,
-    MINOR, MINOR_LEAST, Op, OutHeader, parse,
+    BatchForgetIn, EntryOut, ForgetIn, ForgetOne, INTERRUPT_BIT, InHeader, InitFlags, InitIn,
+    InitOut, InterruptIn, MAJOR, MINOR, MINOR_BATCH_FORGET, MINOR_LEAST, Op, OpenOut, OutHeader,
+    ROOT, ReleaseIn, parse,
 };
 use abi::errno::{
     E2BIG, EAGAIN, ECONNABORTED, ECONNREFUSED, EINTR, EINVAL, EIO, ENODEV, ENOENT, ENOMEM, ENOSYS,
-    ENOTCONN, EOVERFLOW, ERESTARTSYS,
+    ENOTCONN, EOVERFLOW, ERESTARTSYS, ETIMEDOUT,
 };
 use abi::{Errno, PAGE_SIZE, Result};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use std::any::Any;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
 use vfs::caller::Client;
 use vfs::fs::tmpfs::Tmpfs;
 use vfs::ucounts::Charge;
@@ -28,20 +31,42 @@ use vfs::{Credentials, Dentry};
 use wait::{Events, Steady, UntilKilled, WaitQueue, block_until};
 use zerocopy::IntoBytes;
 
-/// Pages of the largest read or write where the server says nothing, and the most.
+/// Pages of the largest read or write where the server says nothing, and the most
+/// (`FUSE_DEFAULT_MAX_PAGES_PER_REQ`, `FUSE_MAX_MAX_PAGES`).
 const PAGES: u32 = 32;
 const PAGES_MOST: u32 = 256;
-/// How far ahead is read, bytes.
+/// How far ahead is read, bytes (`VM_READAHEAD_PAGES`).
 const READ_AHEAD: u32 = 128 << 10;
-/// FORGETs that are read in a row while requests wait, and the pause after them.
-const FORGETS: i32 = 8;
+/// FORGETs that are read in a row while requests wait, and the requests that come then
+/// (`forget_batch`).
+const FORGET_RUN: i32 = 16;
+const FORGET_PAUSE: i32 = 8;
+/// What a request takes beside its bytes and its answer's.
+const REQUEST: usize = 512;
+
+/// What a connection is made of, beside what mount(2) was told.
+pub struct Made {
+    /// `st_dev`.
+    pub dev: u64,
+    pub numbers: Numbers,
+    /// Holds the pages of mapped files.
+    pub cache: Arc<Tmpfs>,
+}
+
+/// Who pays for a request, and whose data it writes.
+#[derive(Default)]
+pub struct Charged {
+    pub charge: Option<Charge>,
+    pub writes: Option<Arc<FuseInode>>,
+}
 
 /// The number of a task in the pid namespace of who mounted.
 pub type Numbers = Box<dyn Fn(&dyn Any) -> u32 + Send + Sync>;
 
-/// What the server can take, bytes.
+/// What was agreed with the server.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
+    /// The largest read and write, and how far ahead is read: bytes.
     pub read: usize,
     pub write: usize,
     pub ahead: usize,
@@ -50,6 +75,9 @@ pub struct Limits {
     pub ioctl_dir: bool,
     /// It takes the umask from the modes of new files itself.
     pub masks: bool,
+    /// An OPEN with O_TRUNC truncates.
+    pub truncates: bool,
+    pub batch_forget: bool,
 }
 
 impl Default for Limits {
@@ -61,6 +89,8 @@ impl Default for Limits {
             explicit: false,
             ioctl_dir: false,
             masks: false,
+            truncates: false,
+            batch_forget: false,
         }
     }
 }
@@ -107,34 +137,62 @@ struct Who {
 enum Step {
     Waits,
     Done(Result<Vec<u8>>),
+    /// Its caller is gone.
+    Left,
 }
 
 /// A request.
 pub struct Request {
     unique: u64,
     op: Op,
+    node: u64,
     answer: Answer,
     /// Until the server has read them.
     bytes: Mutex<Vec<u8>>,
     step: Mutex<Step>,
-    /// Its caller was interrupted.
+    /// Its caller was interrupted; an INTERRUPT waits for the server. Under the state's lock.
     interrupted: AtomicBool,
+    interrupt_waits: AtomicBool,
     done: WaitQueue,
+    /// The file whose data it writes, which is told when that has happened.
+    writes: Option<Arc<FuseInode>>,
     /// Of its caller's memory.
     _charge: Option<Charge>,
 }
 
 impl Request {
-    fn finish(&self, r: Result<Vec<u8>>) {
-        *self.step.lock() = Step::Done(r);
+    /// It has an answer. Gives that back where the caller is gone.
+    #[must_use]
+    fn finish(&self, r: Result<Vec<u8>>) -> Option<Vec<u8>> {
+        if let Some(file) = &self.writes {
+            file.was_posted(r.as_ref().err().copied());
+        }
+        let mut step = self.step.lock();
+        if matches!(*step, Step::Left) {
+            return r.ok();
+        }
+        *step = Step::Done(r);
+        drop(step);
         self.done.notify(Events::IN);
+        None
+    }
+    /// It has an error, whether somebody waits or not.
+    fn fail(&self, e: Errno) {
+        let _ = self.finish(Err(e));
     }
     /// What came of it; `EAGAIN` outside: nothing yet.
     fn outcome(&self) -> Result<Result<Vec<u8>>> {
         let mut step = self.step.lock();
         match std::mem::replace(&mut *step, Step::Waits) {
-            Step::Waits => Err(EAGAIN),
+            Step::Waits | Step::Left => Err(EAGAIN),
             Step::Done(r) => Ok(r),
+        }
+    }
+    /// Its caller goes. Gives what came of it in the end.
+    fn leave(&self) -> Option<Vec<u8>> {
+        match std::mem::replace(&mut *self.step.lock(), Step::Left) {
+            Step::Done(r) => r.ok(),
+            Step::Waits | Step::Left => None,
         }
     }
 }
@@ -153,7 +211,6 @@ struct State {
     phase: Phase,
     limits: Limits,
     last: u64,
-    devices: usize,
     pending: VecDeque<Arc<Request>>,
     forgets: VecDeque<ForgetOne>,
     /// FORGETs that may still be read before requests; below zero, requests that come first.
@@ -173,6 +230,14 @@ impl State {
     fn has_work(&self) -> bool {
         !(self.pending.is_empty() && self.forgets.is_empty() && self.interrupts.is_empty())
     }
+    /// Puts an INTERRUPT of it into the queue, unless one waits there.
+    fn queue_interrupt(&mut self, r: &Request) -> bool {
+        let queues = !self.ignores_interrupts && !r.interrupt_waits.swap(true, Ordering::Relaxed);
+        if queues {
+            self.interrupts.push_back(r.unique);
+        }
+        queues
+    }
     /// Whether FORGETs are read next (`fuse_dev_do_read`).
     fn forgets_next(&mut self) -> bool {
         if self.forgets.is_empty() {
@@ -183,8 +248,8 @@ impl State {
         }
         self.turns -= 1;
         let next = self.turns >= 0;
-        if self.turns <= -FORGETS {
-            self.turns = 2 * FORGETS;
+        if self.turns <= -FORGET_PAUSE {
+            self.turns = FORGET_RUN;
         }
         next
     }
@@ -200,8 +265,8 @@ pub struct Connection {
     /// Holds the pages of mapped files.
     pub cache: Arc<Tmpfs>,
     state: Mutex<State>,
-    /// Servers that wait for requests.
-    pub readers: WaitQueue,
+    /// The server's devices, by number: who reads there waits.
+    devices: RwLock<Vec<(u64, Arc<WaitQueue>)>>,
     /// Callers that wait for INIT's answer.
     started: WaitQueue,
     /// What the server does not know: a bit for each [`Op`].
@@ -215,14 +280,18 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// One whose INIT waits for the server; the server has one device.
+    /// One whose INIT waits for the server, which has one device: its number, and where it waits.
     pub fn new(
-        dev: u64,
+        made: Made,
         options: Options,
         user_ns: &UserNs,
-        numbers: Numbers,
-        cache: Arc<Tmpfs>,
+        device: (u64, Arc<WaitQueue>),
     ) -> Arc<Connection> {
+        let Made {
+            dev,
+            numbers,
+            cache,
+        } = made;
         let limits = Limits::default();
         let c = Arc::new(Connection {
             dev,
@@ -234,15 +303,14 @@ impl Connection {
                 phase: Phase::Starting,
                 limits,
                 last: 0,
-                devices: 1,
                 pending: VecDeque::new(),
                 forgets: VecDeque::new(),
-                turns: 2 * FORGETS,
+                turns: FORGET_RUN,
                 interrupts: VecDeque::new(),
                 sent: HashMap::new(),
                 ignores_interrupts: false,
             }),
-            readers: WaitQueue::new(),
+            devices: RwLock::new(vec![device]),
             started: WaitQueue::new(),
             unknown: AtomicU64::new(0),
             inodes: Mutex::default(),
@@ -259,7 +327,13 @@ impl Connection {
         };
         // (What is longer is of later versions.)
         let answer = Answer::UpTo(size_of::<InitOut>());
-        c.post(Op::Init, 0, &[init.as_bytes()], answer, None);
+        let call = Call {
+            op: Op::Init,
+            node: 0,
+            parts: &[init.as_bytes()],
+            answer,
+        };
+        c.post(&call, Charged::default());
         c
     }
 
@@ -293,13 +367,7 @@ impl Connection {
         })
     }
 
-    fn request(
-        &self,
-        st: &mut State,
-        who: Who,
-        call: &Call<'_>,
-        charge: Option<Charge>,
-    ) -> Arc<Request> {
+    fn enqueue(&self, st: &mut State, who: Who, call: &Call<'_>, charged: Charged) -> Arc<Request> {
         let len = call.parts.iter().map(|p| p.len()).sum::<usize>() + size_of::<InHeader>();
         let unique = st.unique();
         let header = InHeader {
@@ -318,33 +386,38 @@ impl Connection {
         let r = Arc::new(Request {
             unique,
             op: call.op,
+            node: call.node,
             answer: call.answer,
             bytes: Mutex::new(bytes),
             step: Mutex::new(Step::Waits),
             interrupted: AtomicBool::new(false),
+            interrupt_waits: AtomicBool::new(false),
             done: WaitQueue::new(),
-            _charge: charge,
+            writes: charged.writes,
+            _charge: charged.charge,
         });
         st.pending.push_back(r.clone());
         r
     }
 
     /// A request whose answer nobody waits for. Lost where the connection has ended.
-    pub fn post(&self, op: Op, node: u64, parts: &[&[u8]], answer: Answer, charge: Option<Charge>) {
-        let call = Call {
-            op,
-            node,
-            parts,
-            answer,
-        };
-        {
-            let mut st = self.state.lock();
-            if matches!(st.phase, Phase::Refused | Phase::Ended) {
-                return;
+    pub fn post(&self, call: &Call<'_>, charged: Charged) {
+        let mut st = self.state.lock();
+        if matches!(st.phase, Phase::Refused | Phase::Ended) {
+            drop(st);
+            if let Some(file) = charged.writes {
+                file.was_posted(Some(ENOTCONN));
             }
-            self.request(&mut st, Who::default(), &call, charge);
+            return;
         }
-        self.readers.notify(Events::READABLE);
+        self.enqueue(&mut st, Who::default(), call, charged);
+        drop(st);
+        self.tell_readers(Events::READABLE);
+    }
+    fn tell_readers(&self, e: Events) {
+        for (_, queue) in &*self.devices.read() {
+            queue.notify(e);
+        }
     }
 
     /// Asks the server and waits for its answer, in the name of `cred`, or of whom the thread acts
@@ -353,29 +426,81 @@ impl Connection {
         let client = vfs::caller::client()?;
         let request = self.send(&*client, cred, call)?;
         let r = self.await_answer(&*client, &request);
-        if r == Err(EINTR) {
+        if r == Err(EINTR) && client.killed() {
             // No server need see what it has not seen yet.
             let mut st = self.state.lock();
             st.pending.retain(|p| !Arc::ptr_eq(p, &request));
+            drop(st);
+            if let Some(answer) = request.leave() {
+                self.undo(&request, &answer);
+            }
         }
         r
     }
 
-    /// As [`Connection::call`], of what the server is to hear of in any case (`args.force`); a caller
-    /// that ends waits as long as it may at its end.
+    /// What an answer gave that nobody takes: a look-up, an open file.
+    fn undo(&self, r: &Request, answer: &[u8]) {
+        let (node, opened) = match r.op {
+            Op::Lookup | Op::Mkdir | Op::Mknod | Op::Symlink | Op::Link => {
+                (parse::<EntryOut>(answer).map_or(0, |(e, _)| e.node), None)
+            }
+            Op::Create | Op::Tmpfile => match parse::<EntryOut>(answer) {
+                Ok((e, rest)) => (e.node, parse::<OpenOut>(rest).ok().map(|o| (e.node, o.0))),
+                Err(_) => return,
+            },
+            Op::Open | Op::Opendir => (0, parse::<OpenOut>(answer).ok().map(|o| (r.node, o.0))),
+            _ => return,
+        };
+        if let Some((of, out)) = opened {
+            let op = match r.op {
+                Op::Opendir => Op::Releasedir,
+                _ => Op::Release,
+            };
+            self.release(op, of, out.fh, 0, None);
+        }
+        if node != 0 && node != ROOT {
+            self.forget(node, 1);
+        }
+    }
+    /// RELEASE, RELEASEDIR.
+    pub fn release(&self, op: Op, node: u64, fh: u64, flags: u32, charge: Option<Charge>) {
+        let last = ReleaseIn {
+            fh,
+            flags,
+            ..ReleaseIn::default()
+        };
+        let call = Call {
+            op,
+            node,
+            parts: &[last.as_bytes()],
+            answer: Answer::Exactly(0),
+        };
+        let writes = None;
+        self.post(&call, Charged { charge, writes });
+    }
+
+    /// As [`Connection::call`], of what the server is to hear of in any case (`args.force`): the
+    /// request stays when its caller is killed. One that ends of its own will waits all the same, as
+    /// long as it may ([`Client::waits_at_end`]).
     pub fn call_to_the_end(&self, call: &Call<'_>) -> Result<Vec<u8>> {
+        /// How often it is looked whether it still may.
+        const LOOK: Duration = Duration::from_millis(50);
         let client = vfs::caller::client()?;
         let request = self.send(&*client, None, call)?;
         if !client.killed() {
             return self.await_answer(&*client, &request);
         }
-        let limit = client.ends_at_last();
         let done = [(&request.done, Events::IN)];
         let ending = Steady(client.parker().clone());
-        match limit.map(|_| block_until(&ending, &done, limit, || request.outcome())) {
-            Some(Ok(answer)) => answer,
-            _ => Err(EINTR),
+        let since = Instant::now();
+        while client.waits_at_end(since) {
+            let look = Some(Instant::now() + LOOK);
+            match block_until(&ending, &done, look, || request.outcome()) {
+                Err(ETIMEDOUT) => {}
+                answered => return answered?,
+            }
         }
+        Err(EINTR)
     }
 
     fn send(
@@ -391,15 +516,18 @@ impl Connection {
         block_until(&UntilKilled(client), &started, None, || self.may_ask())
             .map_err(|e| if e == ERESTARTSYS { EINTR } else { e })?;
         let len = call.parts.iter().map(|p| p.len()).sum::<usize>() + call.answer.most();
-        let charge = cred.kmem(len, ENOMEM)?;
+        let charged = Charged {
+            charge: Some(cred.kmem(len + REQUEST, ENOMEM)?),
+            writes: None,
+        };
         let request = {
             let mut st = self.state.lock();
             if st.phase != Phase::Running {
                 return Err(ENOTCONN);
             }
-            self.request(&mut st, who, call, Some(charge))
+            self.enqueue(&mut st, who, call, charged)
         };
-        self.readers.notify(Events::READABLE);
+        self.tell_readers(Events::READABLE);
         Ok(request)
     }
 
@@ -464,10 +592,9 @@ impl Connection {
     fn interrupt(&self, r: &Arc<Request>) {
         let mut st = self.state.lock();
         r.interrupted.store(true, Ordering::Relaxed);
-        if st.sent.contains_key(&r.unique) && !st.ignores_interrupts {
-            st.interrupts.push_back(r.unique);
+        if st.sent.contains_key(&r.unique) && st.queue_interrupt(r) {
             drop(st);
-            self.readers.notify(Events::READABLE);
+            self.tell_readers(Events::READABLE);
         }
     }
 
@@ -483,27 +610,30 @@ impl Connection {
             }
             st.forgets.push_back(ForgetOne { node, lookups });
         }
-        self.readers.notify(Events::READABLE);
+        self.tell_readers(Events::READABLE);
     }
 }
 
 /// The server's side.
 impl Connection {
-    pub fn add_device(&self) {
-        self.state.lock().devices += 1;
+    pub fn add_device(&self, number: u64, queue: &Arc<WaitQueue>) {
+        self.devices.write().push((number, queue.clone()));
     }
     /// A device was closed: what was read by it is not answered any more. With the last one, the
     /// connection ends.
-    pub fn remove_device(&self, device: u64) {
-        let (lost, last) = {
+    pub fn remove_device(&self, number: u64) {
+        let last = {
+            let mut all = self.devices.write();
+            all.retain(|(n, _)| *n != number);
+            all.is_empty()
+        };
+        let lost: Vec<_> = {
             let mut st = self.state.lock();
-            st.devices -= 1;
-            let of_it = st.sent.extract_if(|_, (d, _)| *d == device);
-            let lost: Vec<_> = of_it.map(|(_, (_, r))| r).collect();
-            (lost, st.devices == 0)
+            let of_it = st.sent.extract_if(|_, (d, _)| *d == number);
+            of_it.map(|(_, (_, r))| r).collect()
         };
         for r in lost {
-            r.finish(Err(ECONNABORTED));
+            r.fail(ECONNABORTED);
         }
         if last {
             self.abort();
@@ -525,11 +655,10 @@ impl Connection {
             pending.into_iter().chain(sent).collect()
         };
         for r in lost {
-            r.finish(Err(ECONNABORTED));
+            r.fail(ECONNABORTED);
         }
         self.started.notify(Events::IN);
-        self.readers
-            .notify(Events::READABLE | Events::ERR | Events::HUP);
+        self.tell_readers(Events::READABLE | Events::ERR | Events::HUP);
     }
 
     /// What poll(2) says of the device.
@@ -559,6 +688,9 @@ impl Connection {
                 return Err(EINVAL);
             }
             if let Some(of) = st.interrupts.pop_front() {
+                if let Some((_, r)) = st.sent.get(&of) {
+                    r.interrupt_waits.store(false, Ordering::Relaxed);
+                }
                 return Ok(interrupt(of));
             }
             if st.forgets_next() {
@@ -568,11 +700,11 @@ impl Connection {
             let bytes = std::mem::take(&mut *r.bytes.lock());
             if bytes.len() > room {
                 drop(st);
-                r.finish(Err(if r.op == Op::Setxattr { E2BIG } else { EIO }));
+                r.fail(if r.op == Op::Setxattr { E2BIG } else { EIO });
                 continue;
             }
-            if r.interrupted.load(Ordering::Relaxed) && !st.ignores_interrupts {
-                st.interrupts.push_back(r.unique);
+            if r.interrupted.load(Ordering::Relaxed) {
+                st.queue_interrupt(&r);
             }
             st.sent.insert(r.unique, (device, r));
             return Ok(bytes);
@@ -584,24 +716,23 @@ impl Connection {
         let unique = parse::<InHeader>(request).map_or(0, |(h, _)| h.unique);
         let r = self.state.lock().sent.remove(&unique);
         if let Some((_, r)) = r {
-            r.finish(Err(EIO));
+            r.fail(EIO);
         }
     }
 
     /// How much of an answer is to be looked at, behind the header: nothing longer than what was
     /// asked for. `ENOENT`: nobody has asked this, by that device. `EINVAL`: it cannot be.
     pub fn expects(&self, device: u64, h: &OutHeader) -> Result<usize> {
-        const INTERRUPT: u64 = 1;
         let st = self.state.lock();
         if h.error > 0 || h.error <= -(ERESTARTSYS.raw()) {
             return Err(EINVAL);
         }
-        let (of, r) = st.sent.get(&(h.unique & !INTERRUPT)).ok_or(ENOENT)?;
+        let (of, r) = st.sent.get(&(h.unique & !INTERRUPT_BIT)).ok_or(ENOENT)?;
         if *of != device {
             return Err(ENOENT);
         }
         let n = h.len as usize - size_of::<OutHeader>();
-        if h.unique & INTERRUPT != 0 {
+        if h.unique & INTERRUPT_BIT != 0 {
             return if n == 0 { Ok(0) } else { Err(EINVAL) };
         }
         Ok(n.min(r.answer.most() + 1))
@@ -610,12 +741,16 @@ impl Connection {
     /// An answer, of which so much came as [`Connection::expects`] said. `EINVAL`, too, where it is
     /// none: who asked gets `EIO`.
     pub fn answer(self: &Arc<Self>, device: u64, h: &OutHeader, body: Vec<u8>) -> Result<()> {
-        const INTERRUPT: u64 = 1;
         let mut st = self.state.lock();
-        if h.unique & INTERRUPT != 0 {
+        if h.unique & INTERRUPT_BIT != 0 {
             match Errno::new(-h.error) {
                 Some(ENOSYS) => st.ignores_interrupts = true,
-                Some(EAGAIN) => st.interrupts.push_back(h.unique & !INTERRUPT),
+                Some(EAGAIN) => {
+                    let of = st.sent.get(&(h.unique & !INTERRUPT_BIT));
+                    if let Some(r) = of.map(|(_, r)| r.clone()) {
+                        st.queue_interrupt(&r);
+                    }
+                }
                 _ => {}
             }
             return Ok(());
@@ -643,7 +778,9 @@ impl Connection {
             self.started.notify(Events::IN);
         } else {
             drop(st);
-            r.finish(result);
+            if let Some(answer) = r.finish(result) {
+                self.undo(&r, &answer);
+            }
         }
         if bad { Err(EINVAL) } else { Ok(()) }
     }
@@ -681,6 +818,8 @@ impl Connection {
                 && !flags.contains(InitFlags::AUTO_INVAL_DATA),
             ioctl_dir: flags.contains(InitFlags::HAS_IOCTL_DIR),
             masks: flags.contains(InitFlags::DONT_MASK),
+            truncates: flags.contains(InitFlags::ATOMIC_O_TRUNC),
+            batch_forget: o.minor >= MINOR_BATCH_FORGET,
         }
     }
 }
@@ -699,13 +838,13 @@ fn alone(op: Op, unique: u64, node: u64, body: &[u8]) -> Vec<u8> {
 
 fn interrupt(of: u64) -> Vec<u8> {
     let body = InterruptIn { unique: of };
-    alone(Op::Interrupt, of | 1, 0, body.as_bytes())
+    alone(Op::Interrupt, of | INTERRUPT_BIT, 0, body.as_bytes())
 }
 
 /// FORGETs, as many as there is room for.
 fn forgets(st: &mut State, room: usize) -> Vec<u8> {
     let unique = st.unique();
-    if st.forgets.len() == 1
+    if (st.forgets.len() == 1 || !st.limits.batch_forget)
         && let Some(f) = st.forgets.pop_front()
     {
         let body = ForgetIn { lookups: f.lookups };

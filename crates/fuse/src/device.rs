@@ -27,8 +27,8 @@ static NUMBERS: AtomicU64 = AtomicU64::new(1);
 pub struct Device {
     number: u64,
     connection: OnceLock<Arc<Connection>>,
-    /// Before there is a connection.
-    nobody: WaitQueue,
+    /// Servers that wait for requests here.
+    readers: Arc<WaitQueue>,
     /// Held while it gets its connection.
     attaching: Mutex<()>,
 }
@@ -41,7 +41,7 @@ impl vfs::vfs::Device for OpenDevice {
         Ok(Arc::new(Device {
             number: NUMBERS.fetch_add(1, Ordering::Relaxed),
             connection: OnceLock::new(),
-            nobody: WaitQueue::new(),
+            readers: Arc::default(),
             attaching: Mutex::new(()),
         }))
     }
@@ -52,13 +52,14 @@ impl Device {
     pub(crate) fn attach(
         &self,
         e: abi::Errno,
-        make: impl FnOnce() -> Arc<Connection>,
+        make: impl FnOnce((u64, Arc<WaitQueue>)) -> Arc<Connection>,
     ) -> Result<Arc<Connection>> {
         let _one = self.attaching.lock();
         if self.connection.get().is_some() {
             return Err(e);
         }
-        Ok(self.connection.get_or_init(make).clone())
+        let me = (self.number, self.readers.clone());
+        Ok(self.connection.get_or_init(|| make(me)).clone())
     }
     /// The root of what its connection serves, where it has one: `EINVAL` where that is mounted
     /// nowhere any more.
@@ -190,7 +191,7 @@ impl FileOps for Device {
         now & (mask | Events::ALWAYS)
     }
     fn wait_queue(&self) -> Option<&WaitQueue> {
-        Some(self.connection.get().map_or(&self.nobody, |c| &c.readers))
+        Some(&self.readers)
     }
     fn signals_owner(&self) -> bool {
         true
@@ -207,8 +208,8 @@ impl FileOps for Device {
             return Err(EINVAL);
         }
         let c = theirs.connection()?;
-        let made = self.attach(EINVAL, || {
-            c.add_device();
+        let made = self.attach(EINVAL, |(number, queue)| {
+            c.add_device(number, &queue);
             c.clone()
         });
         made.map(|_| 0)

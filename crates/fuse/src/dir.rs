@@ -97,6 +97,9 @@ impl FileOps for OpenDir {
     fn sync(&self, data_only: DataOnly) -> Result<()> {
         self.handle.sync(Op::Fsyncdir, data_only)
     }
+    fn answers_flag_ioctls(&self) -> bool {
+        true
+    }
     fn ioctl(&self, _: &File, cx: &dyn IoctlContext, cmd: u32, arg: u64) -> Result<u64> {
         ioctl(&self.inode, self.handle.fh, cx, cmd, arg)
     }

@@ -1,14 +1,14 @@
 //! Open regular files.
 
-use crate::connection::{Answer, Call, Limits};
+use crate::connection::{Answer, Call, Charged, Limits};
 use crate::inode::FuseInode;
 use crate::pages::Pages;
 use crate::proto::{
     FSYNC_DATA, FallocateIn, FlushIn, FsyncIn, IOCTL_DIR, IOCTL_RETRY, IoctlIn, IoctlOut, LseekIn,
-    LseekOut, Op, OpenFlags, OpenOut, ReadIn, ReleaseIn, WriteIn, WriteOut, parse,
+    LseekOut, Op, OpenFlags, OpenOut, ReadIn, WRITE_CACHE, WriteIn, WriteOut, parse,
 };
-use abi::errno::{EFAULT, EINVAL, EIO, ENODEV, ENOSYS, ENOTTY, ENXIO, EOPNOTSUPP};
-use abi::linux::{SEEK_DATA, SEEK_HOLE};
+use abi::errno::{EFAULT, EINVAL, EIO, ENODEV, ENOMEM, ENOSYS, ENOTTY, ENXIO, EOPNOTSUPP};
+use abi::linux::{O_DIRECT, O_DSYNC, O_SYNC, SEEK_DATA, SEEK_HOLE};
 use abi::{PAGE_SIZE, Result, Va};
 use clas::Mappable;
 use parking_lot::Mutex;
@@ -16,7 +16,8 @@ use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vfs::file::{DataOnly, IoctlContext};
-use vfs::{File, FileOps, FileType, Inode, SetAttr, Sink, Source, Stat};
+use vfs::ucounts::{Charge, Kind};
+use vfs::{Credentials, File, FileOps, FileType, Inode, SetAttr, Sink, Source, Stat};
 use zerocopy::IntoBytes;
 
 /// What the server has open: told when it goes (RELEASE).
@@ -26,8 +27,8 @@ pub struct Handle {
     how: OpenFlags,
     /// open(2)'s.
     flags: u32,
-    /// The server knows of it.
-    told: bool,
+    /// The server is told when it goes: what that takes.
+    release: Option<Charge>,
 }
 
 impl Handle {
@@ -37,7 +38,7 @@ impl Handle {
             fh: out.fh,
             how: OpenFlags::from_bits_retain(out.flags),
             flags,
-            told: true,
+            release: Some(owes(RELEASE)),
         }
     }
     /// Of a server that need not know what is open (`no_open`).
@@ -47,7 +48,7 @@ impl Handle {
             fh: 0,
             how: OpenFlags::KEEP_CACHE,
             flags,
-            told: false,
+            release: None,
         }
     }
     /// Whether what was read before still holds.
@@ -57,10 +58,6 @@ impl Handle {
     /// Whether every read asks the server.
     pub fn is_direct(&self) -> bool {
         self.how.contains(OpenFlags::DIRECT_IO)
-    }
-    /// open(2)'s flags.
-    pub fn flags(&self) -> u32 {
-        self.flags
     }
     pub fn seekable(&self) -> bool {
         !self
@@ -80,11 +77,14 @@ impl Handle {
             flags,
             ..ReadIn::default()
         };
+        if op == Op::Read {
+            self.inode.settle()?;
+        }
         self.inode.ask(op, &[question.as_bytes()], Answer::UpTo(n))
     }
     /// Writes bytes, which are not more than the server takes at once; gives how many it took.
-    pub fn write(&self, offset: u64, data: &[u8], write_flags: u32, flags: u32) -> Result<usize> {
-        let question = self.write_in(offset, data.len(), write_flags, flags);
+    pub fn write(&self, offset: u64, data: &[u8], flags: u32) -> Result<usize> {
+        let question = self.write_in(offset, data.len(), 0, flags);
         let answer = Answer::Exactly(size_of::<WriteOut>());
         let a = self
             .inode
@@ -93,13 +93,37 @@ impl Handle {
         let n = out.size as usize;
         if n > data.len() { Err(EIO) } else { Ok(n) }
     }
-    /// The same, without waiting for it.
-    pub fn post_write(&self, offset: u64, data: &[u8], write_flags: u32) {
-        let question = self.write_in(offset, data.len(), write_flags, self.flags);
-        let conn = &self.inode.conn;
-        let answer = Answer::Exactly(size_of::<WriteOut>());
-        let parts = [question.as_bytes(), data];
-        conn.post(Op::Write, self.inode.node, &parts, answer, None);
+    /// As [`Handle::write`], of pages: the server gets it in any case.
+    pub fn write_back(&self, offset: u64, data: &[u8]) -> Result<usize> {
+        self.inode.good()?;
+        let question = self.write_in(offset, data.len(), WRITE_CACHE, self.flags);
+        let a = self.inode.conn.call_to_the_end(&Call {
+            op: Op::Write,
+            node: self.inode.node,
+            parts: &[question.as_bytes(), data],
+            answer: Answer::Exactly(size_of::<WriteOut>()),
+        })?;
+        let n = parse::<WriteOut>(&a)?.0.size as usize;
+        if n > data.len() { Err(EIO) } else { Ok(n) }
+    }
+    /// As [`Handle::write_back`], without waiting for it ([`FuseInode::settle`]). `ENOMEM`: whom the thread acts for
+    /// has no memory for it.
+    pub fn post_write(&self, offset: u64, data: &[u8]) -> Result<()> {
+        let question = self.write_in(offset, data.len(), WRITE_CACHE, self.flags);
+        let cred = vfs::caller::client()?.credentials();
+        let charged = Charged {
+            charge: Some(cred.kmem(data.len() + RELEASE, ENOMEM)?),
+            writes: Some(self.inode.clone()),
+        };
+        let call = Call {
+            op: Op::Write,
+            node: self.inode.node,
+            parts: &[question.as_bytes(), data],
+            answer: Answer::Exactly(size_of::<WriteOut>()),
+        };
+        self.inode.posts();
+        self.inode.conn.post(&call, charged);
+        Ok(())
     }
     fn write_in(&self, offset: u64, n: usize, write_flags: u32, flags: u32) -> WriteIn {
         WriteIn {
@@ -121,10 +145,9 @@ impl Handle {
             },
             unused: 0,
         };
-        optional(
-            self.inode
-                .call_known(op, &[question.as_bytes()], Answer::Exactly(0), ENOSYS),
-        )
+        let parts = [question.as_bytes()];
+        let none = Answer::Exactly(0);
+        optional(self.inode.call_known(None, op, &parts, none, ENOSYS))
     }
 }
 
@@ -134,17 +157,23 @@ impl Drop for Handle {
             FileType::Directory => (Op::Opendir, Op::Releasedir),
             _ => (Op::Open, Op::Release),
         };
-        if !self.told || !self.inode.conn.knows(open) {
-            return;
+        if let Some(charge) = self.release.take()
+            && self.inode.conn.knows(open)
+        {
+            let (conn, node) = (&self.inode.conn, self.inode.node);
+            conn.release(op, node, self.fh, self.flags, Some(charge));
         }
-        let last = ReleaseIn {
-            fh: self.fh,
-            flags: self.flags,
-            ..ReleaseIn::default()
-        };
-        let (conn, node) = (&self.inode.conn, self.inode.node);
-        conn.post(op, node, &[last.as_bytes()], Answer::Exactly(0), None);
     }
+}
+
+/// What a request takes that nobody waits for, beside its bytes.
+const RELEASE: usize = 512;
+
+/// So much of the kernel's memory is whom this thread acts for's, whether there is room or not.
+fn owes(bytes: usize) -> Charge {
+    let client = vfs::caller::client();
+    let cred = client.map_or_else(|_| Arc::new(Credentials::root()), |c| c.credentials());
+    cred.ucounts().force(Kind::Kmem, bytes as u64)
 }
 
 /// What a server does not know has happened.
@@ -164,6 +193,8 @@ struct Ahead {
     changes: u64,
     /// Where who reads on goes on.
     next: u64,
+    /// For the bytes.
+    _charge: Option<Charge>,
 }
 
 /// An open file.
@@ -194,6 +225,9 @@ impl OpenFile {
     }
 
     fn read_direct(&self, dst: &mut dyn Sink, offset: u64, flags: u32) -> Result<usize> {
+        if let Some(p) = self.inode.pages() {
+            p.write_back(offset, dst.remaining() as u64)?;
+        }
         let most = self.limits().read;
         let mut done = 0;
         while dst.remaining() > 0 {
@@ -252,11 +286,18 @@ impl OpenFile {
         }
         let found = bytes.get(skip..).unwrap_or_default();
         let found = found[..want.min(found.len())].to_vec();
+        let next = start + bytes.len() as u64;
+        // Where there is no memory for it, nothing is kept.
+        let charge = vfs::caller::client()?
+            .credentials()
+            .kmem(bytes.len(), ENOMEM);
+        let bytes = if charge.is_ok() { bytes } else { Vec::new() };
         *self.ahead.lock() = Ahead {
             start,
-            next: start + bytes.len() as u64,
+            next,
             bytes,
             changes,
+            _charge: charge.ok(),
         };
         Ok(found)
     }
@@ -316,15 +357,25 @@ impl OpenFile {
             if at.is_none() {
                 end = self.inode.size()?;
             }
-            let n = match self.handle.write(end, &data, 0, file.flags()) {
+            let n = match self.handle.write(end, &data, file.flags()) {
                 Err(_) if done > 0 => break,
                 r => r?,
             };
+            if n == 0 && done == 0 && !self.handle.is_direct() {
+                return Err(EIO);
+            }
             self.inode.written(end, &data[..n]);
             (done, end) = (done + n, end + n as u64);
             if n < data.len() {
                 break;
             }
+        }
+        if done > 0 && file.flags() & O_DSYNC != 0 {
+            let data_only = match file.flags() & O_SYNC == O_SYNC {
+                true => DataOnly::No,
+                false => DataOnly::Yes,
+            };
+            self.handle.sync(Op::Fsync, data_only)?;
         }
         Ok((done, end))
     }
@@ -359,7 +410,7 @@ fn take(src: &mut dyn Source, data: &mut [u8]) -> Result<usize> {
 
 impl FileOps for OpenFile {
     fn read(&self, file: &File, dst: &mut dyn Sink, offset: u64) -> Result<usize> {
-        if self.handle.is_direct() {
+        if self.handle.is_direct() || file.flags() & O_DIRECT != 0 {
             self.read_direct(dst, offset, file.flags())
         } else {
             self.read_known(dst, offset)
@@ -393,7 +444,10 @@ impl FileOps for OpenFile {
         };
         let answer = Answer::Exactly(size_of::<LseekOut>());
         let parts = [question.as_bytes()];
-        match self.inode.call_known(Op::Lseek, &parts, answer, ENOSYS) {
+        match self
+            .inode
+            .call_known(None, Op::Lseek, &parts, answer, ENOSYS)
+        {
             Err(ENOSYS) => {
                 let size = self.inode.size()?;
                 match whence {
@@ -444,8 +498,11 @@ impl FileOps for OpenFile {
         let parts = [question.as_bytes()];
         let none = Answer::Exactly(0);
         self.inode
-            .call_known(Op::Fallocate, &parts, none, EOPNOTSUPP)?;
-        self.inode.attributes_changed();
+            .call_known(None, Op::Fallocate, &parts, none, EOPNOTSUPP)?;
+        match mode as u32 & FALLOC_FL_KEEP_SIZE {
+            0 => self.inode.grew_to(offset.saturating_add(length)),
+            _ => self.inode.attributes_changed(),
+        }
         self.inode.data_changed(offset, length);
         Ok(())
     }
@@ -453,10 +510,19 @@ impl FileOps for OpenFile {
         if let Some(p) = self.inode.pages() {
             p.write_back(0, u64::MAX)?;
         }
-        self.handle.sync(Op::Fsync, data_only)
+        self.inode.settle()?;
+        let r = self.handle.sync(Op::Fsync, data_only);
+        self.inode.take_error().and(r)
+    }
+    fn short_is_final(&self) -> bool {
+        true
+    }
+    fn answers_flag_ioctls(&self) -> bool {
+        true
     }
     /// FLUSH: at each close, waited for.
     fn flush(&self, _: &File, table: u64) -> Result<()> {
+        self.inode.good()?;
         if self.handle.how.contains(OpenFlags::NOFLUSH) {
             return Ok(());
         }
@@ -505,7 +571,7 @@ pub fn ioctl(inode: &FuseInode, fh: u64, cx: &dyn IoctlContext, cmd: u32, arg: u
     };
     let answer = Answer::UpTo(size_of::<IoctlOut>() + question.out_size as usize);
     let parts = [question.as_bytes(), &data];
-    let a = inode.call_known(Op::Ioctl, &parts, answer, ENOTTY)?;
+    let a = inode.call_known(None, Op::Ioctl, &parts, answer, ENOTTY)?;
     let (out, data) = parse::<IoctlOut>(&a)?;
     // It may not choose what is copied.
     if out.flags & IOCTL_RETRY != 0 {

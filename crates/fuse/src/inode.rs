@@ -10,26 +10,27 @@ use crate::proto::{
     NAME_MAX, Op, OpenIn, OpenOut, ROOT, Rename2In, RenameIn, SetattrIn, SetxattrIn, fattr, parse,
     with_nul,
 };
-use abi::Result;
 use abi::errno::{
-    EACCES, EINTR, EINVAL, EIO, ENAMETOOLONG, ENOENT, ENOMEM, ENOSYS, EOPNOTSUPP, EOVERFLOW, EXDEV,
+    EACCES, EAGAIN, EINTR, EINVAL, EIO, ENAMETOOLONG, ENOENT, ENOMEM, ENOSYS, EOPNOTSUPP,
+    EOVERFLOW, EPERM, EXDEV,
 };
-use abi::linux::{O_CREAT, O_DIRECTORY, O_EXCL, O_NOCTTY, O_RDWR, O_TRUNC, S_ISVTX};
+use abi::linux::{O_CLOEXEC, O_CREAT, O_EXCL, O_NOCTTY, O_TRUNC, S_ISVTX};
+use abi::{Errno, Result};
 use parking_lot::Mutex;
 use siphasher::sip::SipHasher13;
 use std::hash::Hasher;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::thread::ThreadId;
 use vfs::acl::acl_permission;
 use vfs::caller::Client;
 use vfs::file::FileOps;
-use vfs::inode::{Seen, downcast, downcast_arc};
+use vfs::inode::{Opened, Seen, downcast, downcast_arc};
 use vfs::mode::Want;
 use vfs::ucounts::Charge;
 use vfs::{
     Caller, Credentials, FileType, Inode, InodeExt, NewNode, Perm, RenameFlags, SetAttr, Stat,
 };
+use wait::{Events, UntilKilled, WaitQueue, block_until};
 use zerocopy::IntoBytes;
 
 /// What a file takes of the kernel's memory, with a name and a dentry, bytes.
@@ -38,7 +39,7 @@ const NODE: usize = 1024;
 const LINK_MAX: usize = 4095;
 const XATTR_MAX: usize = 64 << 10;
 /// What of open(2)'s flags a server does not see (`fuse_send_open`).
-const NOT_TOLD: u32 = O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC;
+const NOT_TOLD: u32 = O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOEXEC;
 
 /// A file. All names that lead to one node are one.
 pub struct FuseInode {
@@ -57,8 +58,11 @@ pub struct FuseInode {
     pub changes: AtomicU64,
     /// Held by who appends, while the server is asked: the end of the file stays where it is.
     pub appends: Mutex<()>,
-    /// What CREATE has opened, until the same thread opens the file.
-    created: Mutex<Option<(ThreadId, Handle)>>,
+    /// Writes of its pages that nobody waits for, on their way; and the first error of them since
+    /// somebody asked.
+    posted: Mutex<(usize, Option<Errno>)>,
+    /// Who waits until there are none.
+    settled: WaitQueue,
     /// Its pages, while it is mapped.
     pages: Mutex<Weak<Pages>>,
     /// Open files by which pages can be written.
@@ -125,7 +129,8 @@ impl Connection {
             bad: AtomicBool::new(false),
             changes: AtomicU64::new(0),
             appends: Mutex::new(()),
-            created: Mutex::new(None),
+            posted: Mutex::default(),
+            settled: WaitQueue::new(),
             pages: Mutex::default(),
             writers: Mutex::default(),
             ext: InodeExt::default(),
@@ -142,7 +147,7 @@ impl Connection {
     ) -> Result<Arc<FuseInode>> {
         let Some(kind) = kind_of(&e.attr).filter(|_| e.node != ROOT) else {
             match self.find(e.node).filter(|_| e.node == ROOT) {
-                Some(root) if kind_of(&e.attr) != Some(root.kind) => root.is_bad(),
+                Some(root) if kind_of(&e.attr) != Some(root.kind) => root.mark_bad(),
                 _ => self.forget(e.node, 1),
             }
             return Err(EIO);
@@ -165,7 +170,7 @@ impl Connection {
         };
         // (Its last reference may go here, without the lock.)
         if let Some(old) = other {
-            old.is_bad();
+            old.mark_bad();
         }
         inode.lookups.fetch_add(1, Ordering::Relaxed);
         let valid = Valid::told(e.attr_valid, e.attr_valid_nsec);
@@ -185,11 +190,11 @@ fn hash(name: &[u8]) -> u64 {
 }
 
 impl FuseInode {
-    fn is_bad(&self) {
+    fn mark_bad(&self) {
         self.bad.store(true, Ordering::Relaxed);
     }
     /// `EIO` after the server has contradicted itself.
-    fn good(&self) -> Result<()> {
+    pub fn good(&self) -> Result<()> {
         if self.bad.load(Ordering::Relaxed) {
             return Err(EIO);
         }
@@ -216,13 +221,14 @@ impl FuseInode {
     pub fn ask(&self, op: Op, parts: &[&[u8]], answer: Answer) -> Result<Vec<u8>> {
         self.call(None, op, parts, answer)
     }
-    /// As [`FuseInode::ask`], of what a server need not know.
+    /// As [`FuseInode::ask`], of what a server need not know; in the name of `cred` if there is one.
     pub fn call_known(
         &self,
+        cred: Option<&Credentials>,
         op: Op,
         parts: &[&[u8]],
         answer: Answer,
-        otherwise: abi::Errno,
+        otherwise: Errno,
     ) -> Result<Vec<u8>> {
         self.good()?;
         let node = self.node;
@@ -232,7 +238,54 @@ impl FuseInode {
             parts,
             answer,
         };
-        self.conn.call_known(None, &call, otherwise)
+        self.conn.call_known(cred, &call, otherwise)
+    }
+    /// `EACCES` for whom the mount is not.
+    fn admit(&self, cred: &Credentials) -> Result<()> {
+        if self.conn.admits(cred) {
+            Ok(())
+        } else {
+            Err(EACCES)
+        }
+    }
+
+    // Writes that nobody waits for
+
+    /// One more is on its way.
+    pub fn posts(&self) {
+        self.posted.lock().0 += 1;
+    }
+    /// One has come to its end.
+    pub fn was_posted(&self, e: Option<Errno>) {
+        let mut posted = self.posted.lock();
+        posted.0 -= 1;
+        posted.1 = posted.1.or(e);
+        let all = posted.0 == 0;
+        drop(posted);
+        if all {
+            self.settled.notify(Events::IN);
+        }
+    }
+    /// Waits until the server has all that was written: before it is asked what is there.
+    pub fn settle(&self) -> Result<()> {
+        if self.posted.lock().0 == 0 {
+            return Ok(());
+        }
+        let client = vfs::caller::client()?;
+        let all = || match self.posted.lock().0 {
+            0 => Ok(()),
+            _ => Err(EAGAIN),
+        };
+        let queue = [(&self.settled, Events::IN)];
+        block_until(&UntilKilled(&*client), &queue, None, all).map_err(|_| EINTR)
+    }
+    /// What was written through a mapping could not be given to the server.
+    pub fn lost_writes(&self) {
+        self.posted.lock().1.get_or_insert(EIO);
+    }
+    /// The error of writes that nobody waited for, once.
+    pub fn take_error(&self) -> Result<()> {
+        self.posted.lock().1.take().map_or(Ok(()), Err)
     }
 
     // Attributes
@@ -241,7 +294,7 @@ impl FuseInode {
     /// longer what was read.
     fn learn(&self, told: Stat, valid: Valid, asked: u64) {
         if FileType::from_mode(told.mode) != Some(self.kind) {
-            self.is_bad();
+            self.mark_bad();
             return;
         }
         let (before, cut) = {
@@ -283,13 +336,7 @@ impl FuseInode {
     }
     /// Its data were written, up to `end`, by this kernel.
     pub fn written(&self, offset: u64, data: &[u8]) {
-        let end = offset.saturating_add(data.len() as u64);
-        {
-            let mut k = self.known.lock();
-            k.stat.size = k.stat.size.max(end);
-            k.valid = Valid::No;
-            k.version = self.conn.new_version();
-        }
+        self.grew_to(offset.saturating_add(data.len() as u64));
         self.changes.fetch_add(1, Ordering::Relaxed);
         if let Some(p) = self.pages() {
             p.put(offset, data);
@@ -328,6 +375,7 @@ impl FuseInode {
         self.ask_attributes(cred)
     }
     fn ask_attributes(&self, cred: Option<&Credentials>) -> Result<Stat> {
+        self.settle()?;
         let asked = self.conn.version();
         let question = GetattrIn::default();
         let answer = Answer::Exactly(size_of::<AttrOut>());
@@ -338,7 +386,7 @@ impl FuseInode {
     fn told(&self, answer: &[u8], asked: u64) -> Result<Stat> {
         let (out, _) = parse::<AttrOut>(answer)?;
         if kind_of(&out.attr) != Some(self.kind) {
-            self.is_bad();
+            self.mark_bad();
             return Err(EIO);
         }
         let told = stat(&out.attr, self.conn.dev, &self.conn.user_ns);
@@ -368,10 +416,12 @@ impl FuseInode {
         }
         if let Some(t) = a.atime {
             s.valid |= fattr::ATIME;
+            s.valid |= if a.atime_now { fattr::ATIME_NOW } else { 0 };
             (s.atime, s.atime_nsec) = (t.div_euclid(SECOND) as u64, t.rem_euclid(SECOND) as u32);
         }
         if let Some(t) = a.mtime {
             s.valid |= fattr::MTIME;
+            s.valid |= if a.mtime_now { fattr::MTIME_NOW } else { 0 };
             (s.mtime, s.mtime_nsec) = (t.div_euclid(SECOND) as u64, t.rem_euclid(SECOND) as u32);
         }
         if let Some(fh) = fh {
@@ -385,7 +435,34 @@ impl FuseInode {
             self.attributes_changed();
         }
         self.told(&r?, asked)?;
+        if let Some(size) = a.size {
+            self.was_cut(size);
+        }
         Ok(())
+    }
+    /// It has this size now, whatever it was before.
+    fn was_cut(&self, size: u64) {
+        self.changes.fetch_add(1, Ordering::Relaxed);
+        if let Some(p) = self.pages() {
+            p.cut(size);
+        }
+    }
+    /// It was opened with O_TRUNC by a server that truncates.
+    fn was_emptied(&self) {
+        {
+            let mut k = self.known.lock();
+            k.stat.size = 0;
+            k.valid = Valid::No;
+            k.version = self.conn.new_version();
+        }
+        self.was_cut(0);
+    }
+    /// It has at least this size: it was made so long.
+    pub fn grew_to(&self, size: u64) {
+        let mut k = self.known.lock();
+        k.stat.size = k.stat.size.max(size);
+        k.valid = Valid::No;
+        k.version = self.conn.new_version();
     }
 
     // Pages
@@ -473,42 +550,39 @@ impl FuseInode {
         let a = self.call(Some(cx.cred), op, parts, answer)?;
         self.made(cx, name, kind, &a, asked)
     }
-    /// CREATE, which opens what it makes. `ENOSYS`: the server does not know it.
-    fn create_open(&self, cx: &Caller<'_>, name: &[u8], new: NewNode) -> Result<Arc<FuseInode>> {
-        if !self.conn.knows(Op::Create) {
-            return Err(ENOSYS);
-        }
-        let flags = O_RDWR | O_CREAT | O_EXCL;
+    /// CREATE, TMPFILE, which open what they make. `otherwise`: the server does not know it.
+    fn make_open(
+        &self,
+        cx: &Caller<'_>,
+        op: Op,
+        name: &[u8],
+        (new, flags): (NewNode, u32),
+        otherwise: Errno,
+    ) -> Result<Opened> {
         let question = CreateIn {
-            flags,
+            flags: flags & !(O_NOCTTY | O_CLOEXEC),
             mode: FileType::Regular.bits() | new.mode,
             umask: umask(),
             open_flags: 0,
         };
         let asked = self.conn.version();
-        self.good()?;
-        let call = Call {
-            op: Op::Create,
-            node: self.node,
-            parts: &[question.as_bytes(), &with_nul(name)],
-            answer: Answer::Exactly(size_of::<EntryOut>() + size_of::<OpenOut>()),
-        };
-        let a = self.conn.call_known(Some(cx.cred), &call, ENOSYS)?;
-        let (_, opened) = parse::<EntryOut>(&a)?;
+        let answer = Answer::Exactly(size_of::<EntryOut>() + size_of::<OpenOut>());
+        let parts = [question.as_bytes(), &with_nul(name)];
+        let a = self.call_known(Some(cx.cred), op, &parts, answer, otherwise)?;
+        let (e, opened) = parse::<EntryOut>(&a)?;
         let (opened, _) = parse::<OpenOut>(opened)?;
-        let inode = self.made(cx, name, FileType::Regular, &a, asked)?;
-        let handle = Handle::new(&inode, opened, O_RDWR);
-        *inode.created.lock() = Some((std::thread::current().id(), handle));
-        Ok(inode)
-    }
-    /// What this thread's CREATE has opened.
-    fn take_created(&self) -> Option<Handle> {
-        let mut created = self.created.lock();
-        let (thread, _) = created.as_ref()?;
-        if *thread != std::thread::current().id() {
-            return None;
+        let flags = flags & !NOT_TOLD;
+        match self.made(cx, name, FileType::Regular, &a, asked) {
+            Ok(inode) => {
+                let ops = OpenFile::open(inode.clone(), Handle::new(&inode, opened, flags));
+                Ok((inode, Some(ops)))
+            }
+            Err(e_) => {
+                self.conn
+                    .release(Op::Release, e.node, opened.fh, flags, None);
+                Err(e_)
+            }
         }
-        created.take().map(|(_, h)| h)
     }
     /// OPEN, OPENDIR.
     fn ask_open(self: &Arc<Self>, cx: &Caller<'_>, flags: u32) -> Result<Handle> {
@@ -516,18 +590,17 @@ impl FuseInode {
             FileType::Directory => Op::Opendir,
             _ => Op::Open,
         };
-        self.good()?;
+        let truncates = if self.conn.limits().truncates {
+            flags & O_TRUNC
+        } else {
+            0
+        };
         let question = OpenIn {
-            flags: flags & !NOT_TOLD,
+            flags: flags & !NOT_TOLD | truncates,
             open_flags: 0,
         };
-        let call = Call {
-            op,
-            node: self.node,
-            parts: &[question.as_bytes()],
-            answer: Answer::Exactly(size_of::<OpenOut>()),
-        };
-        match self.conn.call_known(Some(cx.cred), &call, ENOSYS) {
+        let answer = Answer::Exactly(size_of::<OpenOut>());
+        match self.call_known(Some(cx.cred), op, &[question.as_bytes()], answer, ENOSYS) {
             Err(ENOSYS) => Ok(Handle::none(self, flags)),
             r => {
                 let (out, _) = parse::<OpenOut>(&r?)?;
@@ -551,10 +624,8 @@ impl Inode for FuseInode {
     }
     /// `EACCES` for whom it is not (`fuse_getattr`).
     fn stat(&self) -> Result<Stat> {
-        if let Ok(c) = vfs::caller::client()
-            && !self.conn.admits(&c.credentials())
-        {
-            return Err(EACCES);
+        if let Ok(c) = vfs::caller::client() {
+            self.admit(&c.credentials())?;
         }
         self.fresh(None)
     }
@@ -578,39 +649,42 @@ impl Inode for FuseInode {
     /// `fuse_permission`.
     fn permission(&self, cx: &Caller<'_>, want: Want) -> Result<()> {
         self.good()?;
-        if !self.conn.admits(cx.cred) {
-            return Err(EACCES);
-        }
+        self.admit(cx.cred)?;
+        let by_mode = self.conn.options.default_permissions;
         let runs = want.contains(Want::EXEC) && self.kind == FileType::Regular;
-        if self.conn.options.default_permissions {
-            let p = self.fresh(Some(cx.cred))?.perm();
-            return acl_permission(p, self.kind, cx.cred, want, || None);
+        if !by_mode && !runs {
+            return Ok(());
         }
-        if runs && self.fresh(Some(cx.cred))?.mode & 0o111 == 0 {
-            return Err(EACCES);
+        let may = |s: Stat| match by_mode {
+            true => acl_permission(s.perm(), self.kind, cx.cred, want, || None),
+            false if s.mode & 0o111 == 0 => Err(EACCES),
+            false => Ok(()),
+        };
+        // What was known may be out of date.
+        let known = self.known.lock().valid.holds();
+        match may(self.fresh(Some(cx.cred))?) {
+            Err(EACCES) if known => may(self.ask_attributes(Some(cx.cred))?),
+            r => r,
         }
-        Ok(())
     }
     /// ACCESS, where the server decides about rights.
     fn access(&self, cx: &Caller<'_>, want: Want) -> Result<()> {
         if self.conn.options.default_permissions {
             return self.permission(cx, want);
         }
-        self.good()?;
-        if !self.conn.admits(cx.cred) {
-            return Err(EACCES);
-        }
+        self.admit(cx.cred)?;
         let question = AccessIn {
             mask: want.bits(),
             unused: 0,
         };
-        let call = Call {
-            op: Op::Access,
-            node: self.node,
-            parts: &[question.as_bytes()],
-            answer: Answer::Exactly(0),
-        };
-        match self.conn.call_known(Some(cx.cred), &call, ENOSYS) {
+        let parts = [question.as_bytes()];
+        match self.call_known(
+            Some(cx.cred),
+            Op::Access,
+            &parts,
+            Answer::Exactly(0),
+            ENOSYS,
+        ) {
             Err(ENOSYS) => Ok(()),
             r => r.map(|_| ()),
         }
@@ -638,10 +712,32 @@ impl Inode for FuseInode {
         self.same(cx, name, child)
     }
     fn create(&self, cx: &Caller<'_>, name: &[u8], new: NewNode) -> Result<Arc<dyn Inode>> {
-        match self.create_open(cx, name, new) {
-            Err(ENOSYS) => self.mknod(cx, name, FileType::Regular, 0, new),
-            r => Ok(r?),
+        self.mknod(cx, name, FileType::Regular, 0, new)
+    }
+    fn create_open(
+        &self,
+        cx: &Caller<'_>,
+        name: &[u8],
+        new: NewNode,
+        flags: u32,
+    ) -> Result<Opened> {
+        match self.make_open(cx, Op::Create, name, (new, flags), ENOSYS) {
+            Err(ENOSYS) => Ok((self.create(cx, name, new)?, None)),
+            r => r,
         }
+    }
+    /// The name is that of Linux's dentry.
+    fn tmpfile_open(&self, cx: &Caller<'_>, new: NewNode, flags: u32) -> Result<Opened> {
+        self.make_open(cx, Op::Tmpfile, b"/", (new, flags), EOPNOTSUPP)
+    }
+    fn truncates_when_opened(&self) -> bool {
+        true
+    }
+    fn decides_changes(&self) -> bool {
+        !self.conn.options.default_permissions
+    }
+    fn takes_any_xattr(&self) -> bool {
+        true
     }
     fn takes_umask(&self) -> bool {
         !self.conn.limits().masks
@@ -685,8 +781,15 @@ impl Inode for FuseInode {
         let old = of_fuse(target)?;
         let question = LinkIn { node: old.node };
         let parts = [question.as_bytes(), &with_nul(name)];
-        let made = self.make(cx, name, old.kind, Op::Link, &parts);
-        old.attributes_changed();
+        let asked = self.conn.version();
+        let answer = Answer::Exactly(size_of::<EntryOut>());
+        let made = self
+            .call_known(Some(cx.cred), Op::Link, &parts, answer, EPERM)
+            .and_then(|a| self.made(cx, name, old.kind, &a, asked));
+        // (What the server told of the new name is of the same file, where it says so.)
+        if made.as_ref().err() == Some(&EINTR) {
+            old.attributes_changed();
+        }
         made.map(|_| ())
     }
     fn unlink(&self, cx: &Caller<'_>, name: &[u8], child: &Arc<dyn Inode>) -> Result<()> {
@@ -717,50 +820,29 @@ impl Inode for FuseInode {
                 flags: flags.bits(),
                 unused: 0,
             };
-            self.good()?;
-            let call = Call {
-                op: Op::Rename2,
-                node: self.node,
-                parts: &[question.as_bytes(), &name, &new_name],
-                answer: Answer::Exactly(0),
-            };
-            self.conn.call_known(Some(cx.cred), &call, EINVAL)
+            let parts = [question.as_bytes(), &name, &new_name];
+            self.call_known(
+                Some(cx.cred),
+                Op::Rename2,
+                &parts,
+                Answer::Exactly(0),
+                EINVAL,
+            )
         };
         if r.is_ok() || r == Err(EINTR) {
             for i in [self, to].into_iter().chain(downcast(child)) {
                 i.attributes_changed();
             }
-            if let Some(t) = target.and_then(downcast::<FuseInode>) {
-                t.lost_name();
+            match target.and_then(downcast::<FuseInode>) {
+                Some(t) if flags.contains(RenameFlags::EXCHANGE) => t.known.lock().name = None,
+                Some(t) => t.lost_name(),
+                None => {}
             }
             if let Some(c) = downcast::<FuseInode>(child) {
                 c.known.lock().name = None;
             }
         }
         r.map(|_| ())
-    }
-    fn tmpfile(&self, cx: &Caller<'_>, new: NewNode) -> Result<Arc<dyn Inode>> {
-        let question = CreateIn {
-            flags: O_RDWR | O_EXCL | O_DIRECTORY,
-            mode: FileType::Regular.bits() | new.mode,
-            umask: umask(),
-            open_flags: 0,
-        };
-        let asked = self.conn.version();
-        self.good()?;
-        let call = Call {
-            op: Op::Tmpfile,
-            node: self.node,
-            parts: &[question.as_bytes(), b"/\0"],
-            answer: Answer::Exactly(size_of::<EntryOut>() + size_of::<OpenOut>()),
-        };
-        let a = self.conn.call_known(Some(cx.cred), &call, EOPNOTSUPP)?;
-        let (_, opened) = parse::<EntryOut>(&a)?;
-        let (opened, _) = parse::<OpenOut>(opened)?;
-        let inode = self.made(cx, b"", FileType::Regular, &a, asked)?;
-        let handle = Handle::new(&inode, opened, O_RDWR);
-        *inode.created.lock() = Some((std::thread::current().id(), handle));
-        Ok(inode)
     }
     fn readlink(&self, cx: &Caller<'_>) -> Result<Vec<u8>> {
         if self.kind != FileType::Symlink {
@@ -774,10 +856,19 @@ impl Inode for FuseInode {
         Ok(text)
     }
     fn open(self: Arc<Self>, cx: &Caller<'_>, flags: u32) -> Result<Arc<dyn FileOps>> {
-        if let Some(h) = self.take_created() {
-            return Ok(OpenFile::open(self, h));
-        }
         let handle = self.ask_open(cx, flags)?;
+        if flags & O_TRUNC != 0 {
+            match self.conn.limits().truncates {
+                true => self.was_emptied(),
+                false => {
+                    let empty = SetAttr {
+                        size: Some(0),
+                        ..SetAttr::default()
+                    };
+                    self.change(Some(cx.cred), &empty, None)?;
+                }
+            }
+        }
         Ok(match self.kind {
             FileType::Directory => Arc::new(OpenDir::new(self, handle)),
             _ => {
@@ -789,9 +880,7 @@ impl Inode for FuseInode {
         })
     }
     fn set_attr(&self, cx: &Caller<'_>, a: &SetAttr) -> Result<()> {
-        if !self.conn.admits(cx.cred) {
-            return Err(EACCES);
-        }
+        self.admit(cx.cred)?;
         self.change(Some(cx.cred), a, None)
     }
     fn get_xattr(&self, name: &[u8]) -> Result<Vec<u8>> {
@@ -801,7 +890,13 @@ impl Inode for FuseInode {
             unused: 0,
         };
         let parts = [question.as_bytes(), &with_nul(name)];
-        self.call_known(Op::Getxattr, &parts, Answer::UpTo(XATTR_MAX), EOPNOTSUPP)
+        self.call_known(
+            None,
+            Op::Getxattr,
+            &parts,
+            Answer::UpTo(XATTR_MAX),
+            EOPNOTSUPP,
+        )
     }
     fn set_xattr(&self, name: &[u8], value: &[u8], flags: u32) -> Result<()> {
         self.admitted()?;
@@ -810,14 +905,20 @@ impl Inode for FuseInode {
             flags,
         };
         let parts = [question.as_bytes(), &with_nul(name), value];
-        self.call_known(Op::Setxattr, &parts, Answer::Exactly(0), EOPNOTSUPP)?;
+        self.call_known(None, Op::Setxattr, &parts, Answer::Exactly(0), EOPNOTSUPP)?;
         self.attributes_changed();
         Ok(())
     }
     fn remove_xattr(&self, name: &[u8]) -> Result<()> {
         self.admitted()?;
         let parts: [&[u8]; 1] = [&with_nul(name)];
-        self.call_known(Op::Removexattr, &parts, Answer::Exactly(0), EOPNOTSUPP)?;
+        self.call_known(
+            None,
+            Op::Removexattr,
+            &parts,
+            Answer::Exactly(0),
+            EOPNOTSUPP,
+        )?;
         self.attributes_changed();
         Ok(())
     }
@@ -828,7 +929,13 @@ impl Inode for FuseInode {
             unused: 0,
         };
         let answer = Answer::UpTo(XATTR_MAX);
-        let list = self.call_known(Op::Listxattr, &[question.as_bytes()], answer, EOPNOTSUPP)?;
+        let list = self.call_known(
+            None,
+            Op::Listxattr,
+            &[question.as_bytes()],
+            answer,
+            EOPNOTSUPP,
+        )?;
         // Each ends with a NUL (`fuse_verify_xattr_list`).
         let names: Vec<Vec<u8>> = list
             .split_inclusive(|b| *b == 0)
@@ -845,12 +952,7 @@ impl Inode for FuseInode {
 
 impl FuseInode {
     fn admitted(&self) -> Result<()> {
-        let c = vfs::caller::client()?;
-        if self.conn.admits(&c.credentials()) {
-            Ok(())
-        } else {
-            Err(EACCES)
-        }
+        self.admit(&vfs::caller::client()?.credentials())
     }
     /// Whether a name still leads to the file that it led to: asked where that may have changed.
     fn same(&self, cx: &Caller<'_>, name: &[u8], child: Option<&Arc<dyn Inode>>) -> Result<Seen> {

@@ -1,6 +1,7 @@
 //! mount(2) of type `fuse`: its options, and the file system as a whole.
 
-use crate::connection::{Answer, Call, Connection, Numbers};
+pub use crate::connection::Made;
+use crate::connection::{Answer, Call, Connection};
 use crate::device::Device;
 use crate::proto::{Op, ROOT, StatfsOut, parse};
 use abi::Result;
@@ -8,7 +9,6 @@ use abi::errno::EINVAL;
 use abi::linux::FUSE_SUPER_MAGIC;
 use std::sync::Arc;
 use vfs::dentry::{Caching, Dentry, FileSystem, StatFs, SuperBlock};
-use vfs::fs::tmpfs::Tmpfs;
 use vfs::params::{Param, Params};
 use vfs::userns::UserNs;
 use vfs::{Caller, File, FileType};
@@ -100,37 +100,22 @@ impl Options {
     }
 }
 
-/// What a mount is made with beside its parameters.
-pub struct Maker<'a> {
-    /// `st_dev`.
-    pub dev: u64,
-    /// The server's, an open `/dev/fuse`.
-    pub file: &'a File,
-    pub numbers: Numbers,
-    /// Holds the pages of mapped files.
-    pub cache: Arc<Tmpfs>,
-}
-
-/// Makes a file system whose server has `/dev/fuse` open. Nobody is waited for.
-pub fn mount(cx: &Caller<'_>, params: &Params, maker: Maker<'_>) -> Result<Arc<Dentry>> {
+/// Makes a file system whose server has `/dev/fuse` open as `server`. Nobody is waited for. The same
+/// device once more: the same file system (`fuse_get_tree`).
+pub fn mount(cx: &Caller<'_>, params: &Params, server: &File, made: Made) -> Result<Arc<Dentry>> {
     let ns = &cx.cred.user_ns;
     let options = Options::new(ns, params)?;
-    let device = maker.file.ops::<Device>().ok_or(EINVAL)?;
-    if maker.file.cred.user_ns != *ns {
+    let device = server.ops::<Device>().ok_or(EINVAL)?;
+    if server.cred.user_ns != *ns {
         return Err(EINVAL);
     }
     let mode = options.root_mode;
     let kind = FileType::from_mode(mode).ok_or(EINVAL)?;
-    let Maker {
-        dev,
-        numbers,
-        cache,
-        ..
-    } = maker;
     if let Some(there) = device.root() {
         return there;
     }
-    let c = device.attach(EINVAL, || Connection::new(dev, options, ns, numbers, cache))?;
+    let dev = made.dev;
+    let c = device.attach(EINVAL, |queue| Connection::new(made, options, ns, queue))?;
     let root = c.root_inode(mode, kind);
     let fs = Arc::new(Fuse(c.clone()));
     let root = Dentry::new_root(&SuperBlock::new(dev, fs), root);
@@ -172,6 +157,7 @@ impl FileSystem for Fuse {
         Ok(StatFs {
             magic,
             bsize: u64::from(s.bsize),
+            frsize: u64::from(s.frsize),
             blocks: s.blocks,
             bfree: s.bfree,
             bavail: s.bavail,

@@ -8,17 +8,18 @@
 //!   (`put`), what goes (`forget`, `cut`). What goes counts one round more; an answer to a question of
 //!   an earlier round is void, for the file may have changed since.
 //! - Pages go from `have` first, then from mappings, then their frames, all under `store`: who
-//!   faults meanwhile does not find them.
-//! - Pages that may be written through a mapping are in `written`, with a hash of what they had. What
-//!   differs is not known to the server: it stays, whatever the server says of the file, until it
-//!   was written back.
+//!   faults meanwhile does not find them, and who had them mapped has written for the last time when
+//!   they are looked at.
+//! - Pages that may be written through a mapping are in `written`, with a hash of what the server
+//!   has. What differs is not known to the server: it stays, whatever the server says of the file,
+//!   until it was written back. It counts as known when the server has said so, or when a request
+//!   is on its way that everybody waits for who asks about the file ([`FuseInode::settle`]).
 //!
 //! They go with the last mapping.
 
 use crate::file::Handle;
 use crate::inode::FuseInode;
-use crate::proto::WRITE_CACHE;
-use abi::errno::{EAGAIN, EFAULT, EINTR, EIO};
+use abi::errno::{EAGAIN, EFAULT, EIO};
 use abi::{PAGE_SIZE, Result, Va};
 use clas::{Access, Backing, Clas, Mappable, MappingObserver};
 use parking_lot::Mutex;
@@ -27,6 +28,8 @@ use std::collections::BTreeMap;
 use std::hash::Hasher;
 use std::ops::Range;
 use std::sync::{Arc, Weak};
+use std::time::Instant;
+use vfs::caller::Client;
 use vfs::fs::tmpfs::{Node, Payer};
 use vfs::{FileType, NewNode};
 
@@ -37,7 +40,8 @@ const PAGE: usize = PAGE_SIZE as usize;
 struct Have {
     /// Pages that were filled: first and end. Disjoint, not adjacent.
     filled: BTreeMap<u64, u64>,
-    /// Pages that may be written through a mapping, and the hash of what the server has.
+    /// Pages that may be written through a mapping, and the hash of what the server has. Some are
+    /// being dropped, and come back if they differ.
     written: BTreeMap<u64, u64>,
 }
 
@@ -71,7 +75,15 @@ impl Have {
         }
         self.filled.insert(r.start, r.end);
     }
+    /// They are gone, and what was known of them.
     fn remove(&mut self, r: Range<u64>) {
+        self.hide(r.clone());
+        let behind = self.written.split_off(&r.start);
+        self.written
+            .extend(behind.into_iter().filter(|(p, _)| *p >= r.end));
+    }
+    /// Nobody finds them.
+    fn hide(&mut self, r: Range<u64>) {
         if r.is_empty() {
             return;
         }
@@ -110,7 +122,7 @@ pub struct Pages {
 }
 
 fn hash(page: &[u8]) -> u64 {
-    let mut h = SipHasher13::new_with_keys(0x5bd1_e995, page.len() as u64);
+    let mut h = SipHasher13::new_with_keys(0, page.len() as u64);
     h.write(page);
     h.finish()
 }
@@ -143,13 +155,12 @@ impl Pages {
 
     /// What is filled at `at`, up to `most` bytes; `None` where nothing is.
     pub fn read(&self, at: u64, most: usize) -> Option<Vec<u8>> {
-        let page = at / PAGE_SIZE;
-        let end = self.have.lock().run(page)?;
-        let n = most.min(usize::try_from(end.saturating_mul(PAGE_SIZE) - at).unwrap_or(usize::MAX));
-        let mut bytes = vec![0; n];
-        // (What goes just now is asked for again.)
+        // Nothing goes meanwhile.
+        let _store = self.store.lock();
+        let end = self.have.lock().run(at / PAGE_SIZE)?;
+        let left = end.saturating_mul(PAGE_SIZE) - at;
+        let mut bytes = vec![0; most.min(usize::try_from(left).unwrap_or(usize::MAX))];
         let n = self.node.read_at(at, &mut bytes).ok().filter(|n| *n > 0)?;
-        self.have.lock().run(page)?;
         bytes.truncate(n);
         Some(bytes)
     }
@@ -162,15 +173,21 @@ impl Pages {
             if self.have.lock().run(page).is_none() {
                 continue;
             }
-            let from = (page * PAGE_SIZE).max(offset);
-            let to = ((page + 1) * PAGE_SIZE).min(offset + data.len() as u64);
+            let start = page * PAGE_SIZE;
+            let from = start.max(offset);
+            let to = (start + PAGE_SIZE).min(offset + data.len() as u64);
             let part = &data[(from - offset) as usize..(to - offset) as usize];
-            let before = self.is_dirty(page);
+            // What the server has now, if it had what was here.
+            let mut expected = self.page(page);
+            let clean = self.have.lock().written.get(&page).copied();
+            let was_clean = clean == Some(hash(&expected));
+            let skip = (from - start) as usize;
+            expected.resize(expected.len().max(skip + part.len()), 0);
+            expected[skip..skip + part.len()].copy_from_slice(part);
             if self.node.write_at(from, part).is_err() {
                 self.have.lock().remove(page..page + 1);
-            }
-            if !before {
-                self.note_written(page);
+            } else if was_clean {
+                self.note_clean(page, hash(&expected));
             }
         }
     }
@@ -186,55 +203,52 @@ impl Pages {
     pub fn cut(&self, size: u64) {
         let mut round = self.store.lock();
         *round += 1;
-        let mut have = self.have.lock();
-        have.remove(size.div_ceil(PAGE_SIZE)..u64::MAX);
-        have.written.split_off(&size.div_ceil(PAGE_SIZE));
-        drop(have);
+        let last = size.div_ceil(PAGE_SIZE);
+        self.have.lock().remove(last..u64::MAX);
+        let (page, clean) = (size / PAGE_SIZE, self.is_clean(size / PAGE_SIZE));
         // (Where there is no room for a page that was swapped out, the rest of it stays.)
         let _ = self.node.open_ops().truncate(size);
+        if clean && page < last {
+            self.note_clean(page, hash(&self.page(page)));
+        }
     }
 
     /// Drops filled pages, but those of which the server does not know yet. Under `store`.
     fn drop_pages(&self, r: Range<u64>) {
         let runs: Vec<Range<u64>> = {
-            let have = self.have.lock();
-            let from = have
+            let mut have = self.have.lock();
+            let from = have.filled.range(..=r.start).next_back();
+            let from = from.map_or(r.start, |(&s, _)| s);
+            let runs = have
                 .filled
-                .range(..=r.start)
-                .next_back()
-                .map_or(r.start, |(&s, _)| s);
-            have.filled
                 .range(from..r.end)
                 .map(|(&s, &e)| s.max(r.start)..e.min(r.end))
                 .filter(|r| !r.is_empty())
-                .collect()
+                .collect();
+            have.hide(r);
+            runs
         };
         for run in runs {
-            let kept: Vec<u64> = {
+            let (offset, len) = (run.start * PAGE_SIZE, (run.end - run.start) * PAGE_SIZE);
+            self.node.unmap(offset, len);
+            let written: Vec<u64> = {
                 let have = self.have.lock();
                 have.written.range(run.clone()).map(|(&p, _)| p).collect()
             };
-            let kept: Vec<u64> = kept.into_iter().filter(|p| self.is_dirty(*p)).collect();
+            let kept = written.into_iter().filter(|p| !self.is_clean(*p));
             let mut start = run.start;
-            for end in kept.into_iter().chain([run.end]) {
-                self.drop_run(start..end);
+            for end in kept.collect::<Vec<_>>().into_iter().chain([run.end]) {
+                if start < end {
+                    self.have.lock().remove(start..end);
+                    let (offset, len) = (start * PAGE_SIZE, (end - start) * PAGE_SIZE);
+                    let _ = self.node.punch_hole(offset, len);
+                }
+                if end < run.end {
+                    self.have.lock().insert(end..end + 1);
+                }
                 start = end + 1;
             }
         }
-    }
-    fn drop_run(&self, r: Range<u64>) {
-        if r.is_empty() {
-            return;
-        }
-        {
-            let mut have = self.have.lock();
-            have.remove(r.clone());
-            let behind = have.written.split_off(&r.start);
-            have.written
-                .extend(behind.into_iter().filter(|(p, _)| *p >= r.end));
-        }
-        let (offset, len) = (r.start * PAGE_SIZE, (r.end - r.start) * PAGE_SIZE);
-        let _ = self.node.punch_hole(offset, len);
     }
 
     /// What a page has, up to the end of the file.
@@ -246,68 +260,77 @@ impl Pages {
         bytes.truncate(n);
         bytes
     }
-    fn is_dirty(&self, page: u64) -> bool {
+    /// Whether the server has what the page has, as far as mappings go.
+    fn is_clean(&self, page: u64) -> bool {
         let clean = self.have.lock().written.get(&page).copied();
-        clean.is_some_and(|h| h != hash(&self.page(page)))
+        clean.is_none_or(|h| h == hash(&self.page(page)))
     }
-    /// The server has what the page has.
-    fn note_written(&self, page: u64) {
-        let now = hash(&self.page(page));
+    /// The server has a page with this hash.
+    fn note_clean(&self, page: u64, now: u64) {
         if let Some(h) = self.have.lock().written.get_mut(&page) {
             *h = now;
         }
     }
 
-    /// Has the server write what was written through mappings; waits for that where somebody can.
+    /// Has the server write what was written through mappings, and waits for that.
     pub fn write_back(&self, offset: u64, len: u64) -> Result<()> {
-        let r = pages_of(offset, len);
-        let all: Vec<u64> = self.have.lock().written.range(r).map(|(&p, _)| p).collect();
-        let most = self.inode.conn.limits().write / PAGE * PAGE;
-        let mut result = Ok(());
-        let (mut start, mut data) = (0, Vec::new());
-        for page in all.into_iter().filter(|p| self.is_dirty(*p)) {
-            let goes_on = start + data.len() as u64 == page * PAGE_SIZE;
-            if !data.is_empty() && (!goes_on || data.len() >= most) {
-                result = result.and(self.write_piece(start, &data));
-                data.clear();
+        self.each_dirty(offset, len, |writer, start, data| {
+            let mut done = 0;
+            while done < data.len() {
+                let (at, rest) = (start + done as u64, &data[done..]);
+                match writer.write_back(at, rest)? {
+                    0 => return Err(EIO),
+                    n => done += n,
+                }
             }
-            if data.is_empty() {
-                start = page * PAGE_SIZE;
-            }
-            let bytes = self.page(page);
-            // What comes meanwhile differs from this.
-            if let Some(h) = self.have.lock().written.get_mut(&page) {
-                *h = hash(&bytes);
-            }
-            data.extend_from_slice(&bytes);
-        }
-        if !data.is_empty() {
-            result = result.and(self.write_piece(start, &data));
-        }
-        result
+            self.inode.attributes_changed();
+            Ok(())
+        })
     }
-    fn write_piece(&self, start: u64, data: &[u8]) -> Result<()> {
-        let writer = self.inode.writers.lock().iter().find_map(Weak::upgrade);
-        let writer = writer.ok_or(EIO)?;
-        let waits = vfs::caller::client().is_ok_and(|c| !c.killed());
-        if !waits {
-            writer.post_write(start, data, WRITE_CACHE);
+    /// The same for whoever must not wait.
+    fn post_back(&self) -> Result<()> {
+        let post = |writer: &Handle, start, data: &[u8]| writer.post_write(start, data);
+        self.each_dirty(0, u64::MAX, post)
+    }
+    /// Runs of dirty pages, each as much as the server takes at once: `write` gives them to the
+    /// server, by a file that is open for writing. The first error, after all were tried.
+    fn each_dirty(
+        &self,
+        offset: u64,
+        len: u64,
+        write: impl Fn(&Handle, u64, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let r = pages_of(offset, len);
+        let all: Vec<u64> = {
+            let have = self.have.lock();
+            have.written.range(r).map(|(&p, _)| p).collect()
+        };
+        let mut dirty = all.into_iter().filter(|p| !self.is_clean(*p)).peekable();
+        if dirty.peek().is_none() {
             return Ok(());
         }
-        let mut done = 0;
-        while done < data.len() {
-            match writer.write(
-                start + done as u64,
-                &data[done..],
-                WRITE_CACHE,
-                writer.flags(),
-            )? {
-                0 => return Err(EIO),
-                n => done += n,
+        let writer = self.inode.writers.lock().iter().find_map(Weak::upgrade);
+        let writer = writer.ok_or(EIO)?;
+        let most = (self.inode.conn.limits().write / PAGE).max(1);
+        let mut result = Ok(());
+        while let Some(first) = dirty.next() {
+            let (mut data, mut hashes) = (self.page(first), vec![(first, 0)]);
+            hashes[0].1 = hash(&data);
+            while hashes.len() < most
+                && data.len() % PAGE == 0
+                && let Some(next) = dirty.next_if_eq(&(first + hashes.len() as u64))
+            {
+                let bytes = self.page(next);
+                hashes.push((next, hash(&bytes)));
+                data.extend_from_slice(&bytes);
+            }
+            match write(&writer, first * PAGE_SIZE, &data) {
+                // What comes meanwhile differs from this.
+                Ok(()) => hashes.iter().for_each(|(p, h)| self.note_clean(*p, *h)),
+                e => result = result.and(e),
             }
         }
-        self.inode.attributes_changed();
-        Ok(())
+        result
     }
 }
 
@@ -333,9 +356,27 @@ impl Mappable for Pages {
         }
         Ok((backing, n))
     }
+    fn is_served(&self) -> bool {
+        true
+    }
+    fn first_absent(&self, offset: u64, end: u64) -> Option<u64> {
+        let hole = self.have.lock().hole(offset / PAGE_SIZE);
+        let size = self.inode.known_size().next_multiple_of(PAGE_SIZE);
+        let at = hole.start.saturating_mul(PAGE_SIZE).max(offset);
+        (at < end.min(size)).then_some(at)
+    }
+    fn write_back(&self, offset: u64, len: u64) {
+        let waits = |c: &dyn Client| !c.killed() || c.waits_at_end(Instant::now());
+        if !vfs::caller::client().is_ok_and(|c| waits(&*c)) {
+            return;
+        }
+        if Pages::write_back(self, offset, len).is_err() {
+            self.inode.lost_writes();
+        }
+    }
     /// Asks the server for the page at `offset` and for what follows, to the end of what it sends at
     /// once.
-    fn fill(&self, offset: u64, _: u64) -> Result<()> {
+    fn fill(&self, offset: u64) -> Result<()> {
         /// The file changes all the time.
         const TRIES: u32 = 100;
         let page = offset / PAGE_SIZE;
@@ -374,20 +415,19 @@ impl Mappable for Pages {
         self.node.mark_confidential(offset, len)
     }
     fn sync(&self, offset: u64, len: u64) -> Result<()> {
-        self.write_back(offset, len)?;
+        Pages::write_back(self, offset, len)?;
+        self.inode.settle()?;
         self.handle
             .sync(crate::proto::Op::Fsync, vfs::file::DataOnly::No)
     }
     fn map_writable(&self) -> Result<()> {
         self.node.map_writable()
     }
-    /// What was written goes to the server (`fuse_vma_close`). Without locks.
+    /// What is left to write goes to the server.
     fn unmap_writable(&self) {
         self.node.unmap_writable();
-        match self.write_back(0, u64::MAX) {
-            Ok(()) | Err(EINTR) => {}
-            // As of a disk that fails: nobody is there to be told.
-            Err(_) => {}
+        if self.post_back().is_err() {
+            self.inode.lost_writes();
         }
     }
 }

@@ -5,7 +5,8 @@ use abi::Result;
 use abi::errno::EIO;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// The version that is spoken, and the oldest that is understood.
+/// The version that is spoken (what 7.39 to 7.45 add is not there), and the oldest that is
+/// understood: before it, structs are shorter.
 pub const MAJOR: u32 = 7;
 pub const MINOR: u32 = 38;
 pub const MINOR_LEAST: u32 = 12;
@@ -64,6 +65,7 @@ bitflags::bitflags! {
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct InitFlags: u32 {
         const ASYNC_READ = 1 << 0;
+        const ATOMIC_O_TRUNC = 1 << 3;
         const BIG_WRITES = 1 << 5;
         const DONT_MASK = 1 << 6;
         const HAS_IOCTL_DIR = 1 << 11;
@@ -98,8 +100,14 @@ pub mod fattr {
     pub const ATIME: u32 = 16;
     pub const MTIME: u32 = 32;
     pub const FH: u32 = 64;
+    pub const ATIME_NOW: u32 = 128;
+    pub const MTIME_NOW: u32 = 256;
 }
 
+/// Set in an INTERRUPT's unique beside that of its request (`FUSE_INT_REQ_BIT`).
+pub const INTERRUPT_BIT: u64 = 1;
+/// Servers before know no BATCH_FORGET.
+pub const MINOR_BATCH_FORGET: u32 = 16;
 /// `FUSE_WRITE_CACHE`: from pages, not from a call.
 pub const WRITE_CACHE: u32 = 1;
 /// `FUSE_FSYNC_FDATASYNC`.

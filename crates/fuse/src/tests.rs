@@ -1,8 +1,8 @@
 //! Servers that answer as they like, without files.
 
-use crate::connection::{Answer, Call, Connection};
+use crate::connection::{Answer, Call, Charged, Connection, Made};
 use crate::mount::Options;
-use crate::proto::{InHeader, InitOut, Op, OutHeader, parse};
+use crate::proto::{EntryOut, InHeader, InitOut, Op, OpenOut, OutHeader, parse};
 use abi::Result;
 use abi::errno::{EAGAIN, ECONNABORTED, EINTR, EINVAL, EIO, ENODEV, ENOENT, ENOSYS, ENOTCONN};
 use std::any::Any;
@@ -50,8 +50,8 @@ impl Client for Me {
     fn umask(&self) -> u32 {
         0
     }
-    fn ends_at_last(&self) -> Option<Instant> {
-        None
+    fn waits_at_end(&self, _: Instant) -> bool {
+        false
     }
     fn task(&self) -> &dyn Any {
         self
@@ -73,7 +73,12 @@ fn connection() -> Arc<Connection> {
         max_read: u32::MAX,
         subtype: None,
     };
-    Connection::new(9, options, &UserNs::default(), Box::new(|_| 42), cache)
+    let made = Made {
+        dev: 9,
+        numbers: Box::new(|_| 42),
+        cache,
+    };
+    Connection::new(made, options, &UserNs::default(), (DEVICE, Arc::default()))
 }
 
 /// What the server reads next.
@@ -225,6 +230,45 @@ fn a_signal_makes_an_interrupt_and_the_wait_goes_on() {
 }
 
 #[test]
+fn what_is_given_to_who_is_gone_is_given_back() {
+    let c = started();
+    let me = Arc::new(Me::default());
+    let (task, asks) = (me.clone(), c.clone());
+    let asks = std::thread::spawn(move || {
+        let _acting = Acting::new(Actor {
+            thread: Arc::new(()),
+            process: Arc::new(()),
+            client: task,
+        });
+        let both = size_of::<EntryOut>() + size_of::<OpenOut>();
+        let call = Call {
+            op: Op::Create,
+            answer: Answer::Exactly(both),
+            ..QUESTION
+        };
+        asks.call(None, &call)
+    });
+    let (h, _) = await_request(&c);
+    me.set(&me.killed);
+    assert_eq!(asks.join().unwrap(), Err(EINTR));
+    assert_eq!(read(&c).unwrap().0.op, Op::Interrupt as u32);
+    let entry = EntryOut {
+        node: 77,
+        ..EntryOut::default()
+    };
+    let opened = OpenOut {
+        fh: 5,
+        ..OpenOut::default()
+    };
+    let both = [entry.as_bytes(), opened.as_bytes()].concat();
+    answer(&c, h.unique, 0, &both).unwrap();
+    let mut given: Vec<_> = std::iter::from_fn(|| read(&c).ok()).collect();
+    given.sort_by_key(|(h, _)| h.op);
+    let ops: Vec<_> = given.iter().map(|(h, _)| (h.op, h.node)).collect();
+    assert_eq!(ops, [(Op::Forget as u32, 77), (Op::Release as u32, 77)]);
+}
+
+#[test]
 fn the_end_is_everybodys() {
     let c = started();
     let (_, first) = ask(&c);
@@ -247,7 +291,13 @@ fn forgets_neither_starve_nor_are_starved() {
     let c = started();
     for n in 0..100 {
         c.forget(n + 10, 1);
-        c.post(Op::Release, n, &[], Answer::Exactly(0), None);
+        let call = Call {
+            op: Op::Release,
+            node: n,
+            parts: &[],
+            answer: Answer::Exactly(0),
+        };
+        c.post(&call, Charged::default());
     }
     let (mut forgets, mut releases, mut longest, mut row) = (0, 0, 0, 0);
     while let Ok((h, body)) = read(&c) {

@@ -1,42 +1,52 @@
 //! Pages that a program must be asked for: those of files that it serves (FUSE).
 //!
-//! A file says `EAGAIN` of such a page ([`Mappable::backing`]); the operation fails with
-//! [`Bad::Absent`], and leaves here what is missing. It is got without the address space's lock,
-//! since the program may never answer; then the operation runs again.
+//! A file says `EAGAIN` of such a page ([`Mappable::backing`]), and the operation ends with
+//! [`Bad::Absent`]. The program may never answer, so it is asked without the address space's lock, and
+//! by no thread that holds another lock:
+//!
+//! - a fault of application code, and copies of the arguments of system calls, leave here what is
+//!   missing, have it got and run again (`Mm::with_filled`);
+//! - data of reads and writes are touched by objects under their locks. What is missing of them is
+//!   asked for before ([`Mm::ask_for`]); what is missing then is a fault.
 //!
 //! [`Mappable::backing`]: clas::Mappable::backing
 //! [`Bad::Absent`]: crate::types::Bad::Absent
 
 use crate::state::State;
+use crate::user::UserRange;
 use crate::vma::FileRef;
 use crate::{Mm, Result};
 use abi::errno::ENOMEM;
+use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-/// What is missing of a file.
+/// Others may take away again what was got.
+const TRIES: u32 = 1000;
+
+/// A page that is missing of a file.
 pub(crate) struct Absent {
     pub(crate) file: Arc<FileRef>,
     pub(crate) offset: u64,
-    pub(crate) len: u64,
 }
+
+/// A mapped part of a served file.
+type Part = (Arc<FileRef>, Range<u64>);
 
 impl Mm {
     /// Gets what was missing; waits for room where it has none.
     pub(crate) fn fill(&self, absent: &Absent) -> Result<()> {
-        match absent.file.mappable.fill(absent.offset, absent.len) {
+        match absent.file.mappable.fill(absent.offset) {
             Err(ENOMEM) => self.await_room(),
             r => r,
         }
     }
 
     /// As `Mm::with`, for what touches pages: `f` runs again once what it found absent is there. So
-    /// it does nothing before that it cannot do twice.
+    /// it does nothing before that it cannot do twice. The caller holds no lock.
     pub(crate) fn with_filled<R>(&self, mut f: impl FnMut(&mut State) -> R) -> R {
-        /// Others may take away again what was got.
-        const TRIES: u32 = 1000;
         for _ in 0..TRIES {
             let (r, absent) = self.with(|st| {
-                st.absent = None;
                 let r = f(st);
                 (r, st.absent.take())
             });
@@ -46,5 +56,53 @@ impl Mm {
             }
         }
         self.with(f)
+    }
+
+    /// Asks for what is missing of these ranges, as far as programs answer. The caller holds no lock.
+    pub fn ask_for(&self, ranges: &[UserRange]) {
+        if !self.serves.load(Ordering::Relaxed) {
+            return;
+        }
+        for r in ranges {
+            let end = r.va.0.saturating_add(r.len);
+            for (file, part) in self.served(r.va.0..end) {
+                let mut at = part.start;
+                while let Some(offset) = file.mappable.first_absent(at, part.end) {
+                    let file = file.clone();
+                    if self.fill(&Absent { file, offset }).is_err() {
+                        return;
+                    }
+                    at = offset;
+                }
+            }
+        }
+    }
+
+    /// Has programs write what was written through mappings of a range, before it is unmapped.
+    pub(crate) fn write_back(&self, r: Range<u64>) {
+        if !self.serves.load(Ordering::Relaxed) {
+            return;
+        }
+        for (file, part) in self.served(r) {
+            file.mappable.write_back(part.start, part.end - part.start);
+        }
+    }
+
+    /// Has programs write all that was written: its last thread ends.
+    pub fn write_back_all(&self) {
+        self.write_back(0..platform::USER_MAX);
+    }
+
+    /// The parts of files that programs serve, which are mapped in a range.
+    fn served(&self, r: Range<u64>) -> Vec<Part> {
+        let st = self.state.lock();
+        let parts = st.parts(&r).found.into_iter();
+        let of_file = |(part, vma): (Range<u64>, crate::vma::Vma)| {
+            let f = vma.file?;
+            let len = part.end - part.start;
+            let served = f.file.mappable.is_served();
+            served.then(|| (f.file.clone(), f.offset..f.offset + len))
+        };
+        parts.filter_map(of_file).collect()
     }
 }

@@ -138,8 +138,8 @@ enum PopulateFor {
 }
 
 /// The mapped parts of a range, each with its VMA as if it began there.
-struct Parts {
-    found: Vec<(Range<u64>, Vma)>,
+pub(crate) struct Parts {
+    pub(crate) found: Vec<(Range<u64>, Vma)>,
     holes: bool,
 }
 
@@ -151,7 +151,7 @@ impl Parts {
 }
 
 impl State {
-    fn parts(&self, r: &Range<u64>) -> Parts {
+    pub(crate) fn parts(&self, r: &Range<u64>) -> Parts {
         let mut at = r.start;
         let mut holes = false;
         let mut found = Vec::new();

@@ -174,6 +174,13 @@ impl State {
         done
     }
 
+    /// As [`State::read`], with patched code as the application knows it.
+    fn read_original(&mut self, va: Va, dst: &mut [u8], mode: Mode) -> usize {
+        let n = self.read(va.0, dst, mode);
+        self.patches.show_original(va.0, &mut dst[..n]);
+        n
+    }
+
     /// Copies `src` to application memory; gives the bytes done.
     pub(crate) fn write(&mut self, va: u64, src: &[u8], mode: Mode) -> usize {
         let mut done = 0;
@@ -361,30 +368,53 @@ impl Mm {
     pub fn copy_out(&self, va: Va, src: &[u8]) -> Result<()> {
         whole(self.write_bytes(va, src), src.len())
     }
+    /// As [`Mm::copy_in`], for objects that may hold locks: see [`Mm::ask_for`].
+    pub fn copy_in_now(&self, va: Va, dst: &mut [u8]) -> Result<()> {
+        whole(self.read_now(va, dst), dst.len())
+    }
+    /// As [`Mm::copy_out`], for objects that may hold locks.
+    pub fn copy_out_now(&self, va: Va, src: &[u8]) -> Result<()> {
+        whole(self.write_now(va, src), src.len())
+    }
     /// Copies from the application; gives how many bytes could be read.
     pub fn read_bytes(&self, va: Va, dst: &mut [u8]) -> usize {
-        self.with_filled(|st| {
-            let n = st.read(va.0, dst, Mode::Read);
-            st.patches.show_original(va.0, &mut dst[..n]);
-            n
-        })
+        self.with_filled(|st| st.read_original(va, dst, Mode::Read))
     }
     /// Copies to the application; gives how many bytes could be written.
     pub fn write_bytes(&self, va: Va, src: &[u8]) -> usize {
         self.with_filled(|st| st.write(va.0, src, Mode::Write))
     }
+    /// As [`Mm::read_bytes`], for objects that hold locks meanwhile: what a program must be asked for
+    /// ends it ([`Mm::ask_for`] before).
+    pub(crate) fn read_now(&self, va: Va, dst: &mut [u8]) -> usize {
+        self.with(|st| st.read_original(va, dst, Mode::Read))
+    }
+    /// As [`Mm::write_bytes`], as [`Mm::read_now`] does it.
+    pub(crate) fn write_now(&self, va: Va, src: &[u8]) -> usize {
+        self.with(|st| st.write(va.0, src, Mode::Write))
+    }
+    /// As [`Mm::read_forced`], what is there: nobody waits for those who serve another's files.
+    pub fn read_present(&self, va: Va, dst: &mut [u8]) -> usize {
+        self.with(|st| {
+            let shown = st.before(va.0, dst.len(), VmaFlags::SECRET);
+            st.read_original(va, &mut dst[..shown], Mode::ForceRead)
+        })
+    }
+    /// As [`Mm::read_present`], up to what is in no core ([`VmaFlags::NOT_DUMPED`]).
+    pub fn read_dumped(&self, va: Va, dst: &mut [u8]) -> usize {
+        self.with(|st| {
+            let dumped = st.before(va.0, dst.len(), VmaFlags::NOT_DUMPED);
+            st.read_original(va, &mut dst[..dumped], Mode::ForceRead)
+        })
+    }
     /// As [`Mm::read_bytes`], by its address in another process: up to what is secret.
     pub fn read_shown(&self, va: Va, dst: &mut [u8]) -> usize {
-        self.read_before(va, dst, VmaFlags::SECRET, Mode::Read)
+        self.read_not_secret(va, dst, Mode::Read)
     }
-    /// Copies up to the first VMA with any of these flags.
-    fn read_before(&self, va: Va, dst: &mut [u8], flags: VmaFlags, mode: Mode) -> usize {
+    fn read_not_secret(&self, va: Va, dst: &mut [u8], mode: Mode) -> usize {
         self.with_filled(|st| {
-            let shown = st.before(va.0, dst.len(), flags);
-            let dst = &mut dst[..shown];
-            let n = st.read(va.0, dst, mode);
-            st.patches.show_original(va.0, &mut dst[..n]);
-            n
+            let shown = st.before(va.0, dst.len(), VmaFlags::SECRET);
+            st.read_original(va, &mut dst[..shown], mode)
         })
     }
     /// As [`Mm::write_bytes`], by its address in another process: up to what is secret.
@@ -396,11 +426,7 @@ impl Mm {
     }
     /// As [`Mm::read_bytes`], as a debugger does: protection does not matter.
     pub fn read_forced(&self, va: Va, dst: &mut [u8]) -> usize {
-        self.read_before(va, dst, VmaFlags::SECRET, Mode::ForceRead)
-    }
-    /// As [`Mm::read_forced`], up to what is in no core ([`VmaFlags::NOT_DUMPED`]).
-    pub fn read_dumped(&self, va: Va, dst: &mut [u8]) -> usize {
-        self.read_before(va, dst, VmaFlags::NOT_DUMPED, Mode::ForceRead)
+        self.read_not_secret(va, dst, Mode::ForceRead)
     }
     /// As [`Mm::write_bytes`], as a debugger does: private read-only memory is copied and written.
     pub fn write_forced(&self, va: Va, src: &[u8]) -> usize {
@@ -493,14 +519,11 @@ impl Mm {
         let mut pins = Pins::new();
         // Recursive: `f` may be a transfer to another address space, or to this one.
         let shared = (max > HOLD).then(|| self.pins.read_recursive());
-        let (held, g) = self.with_filled(|st| {
-            pins.clear();
+        let (held, g) = self.with(|st| {
             let g = st.gather(&self.clas, ranges, max, mode, &mut pins);
             if g.fault && g.bytes == 0 {
                 return (Err(EFAULT), g);
             }
-            // What is missing behind that is another call's.
-            st.absent = None;
             if shared.is_some() {
                 self.clas.incref_all(&pins);
             } else if g.host.is_none() {

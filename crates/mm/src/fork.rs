@@ -9,6 +9,7 @@ use clas::{Backing, Cla};
 use platform::AddressSpace;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use vfs::ucounts::Ucounts;
 
 /// Who may write to an address space while it is copied.
@@ -35,6 +36,8 @@ impl Mm {
         let child = Mm::new(self.clas.clone(), space);
         child.privacy.inherit(&self.privacy);
         child.barriers.register(self.barriers.registered());
+        let serves = self.serves.load(Ordering::Relaxed);
+        child.serves.store(serves, Ordering::Relaxed);
         if let Some(user) = user {
             child.charge_to(user);
         }

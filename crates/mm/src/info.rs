@@ -170,7 +170,7 @@ impl Mm {
     pub fn arguments(&self, most: u64) -> Vec<u8> {
         let l = self.layout();
         let mut words = vec![0; l.arg_end.saturating_sub(l.arg_start).min(most) as usize];
-        let n = self.read_forced(abi::Va(l.arg_start), &mut words);
+        let n = self.read_present(abi::Va(l.arg_start), &mut words);
         words.truncate(n);
         words
             .iter_mut()

@@ -144,7 +144,7 @@ use parking_lot::{Mutex, RwLock};
 use platform::{AddressSpace, AppThread, MapOp};
 use state::State;
 use state::pmas::Charged;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::ucounts::Ucounts;
 
@@ -200,6 +200,8 @@ pub struct Mm {
     old: Arc<Old>,
     /// Taken before `state`.
     seen: Mutex<Option<info::Seen>>,
+    /// Whether it ever mapped a file that a program serves.
+    serves: AtomicBool,
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -226,6 +228,7 @@ impl Mm {
                 privacy: Privacy::default(),
                 barriers: Barriers::default(),
                 seen: Mutex::new(None),
+                serves: AtomicBool::new(false),
             }
         })
     }

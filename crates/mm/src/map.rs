@@ -18,6 +18,7 @@ use abi::linux::{
 use platform::{Prot, USER_MAX};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// `MAP_HUGE_MASK << MAP_HUGE_SHIFT`.
 const MAP_HUGE_BITS: u32 = 0x3f << 26;
@@ -42,6 +43,9 @@ const LEGACY: u32 = MAP_SHARED
 impl Mm {
     /// `mmap(2)`: gives the address.
     pub fn mmap(&self, req: MmapRequest) -> Result<Va> {
+        if req.file.as_ref().is_some_and(|f| f.mappable.is_served()) {
+            self.serves.store(true, Ordering::Relaxed);
+        }
         self.with(|st| st.mmap(req)).map(Va)
     }
 
@@ -51,6 +55,7 @@ impl Mm {
         if r.is_empty() {
             return Err(EINVAL);
         }
+        self.write_back(r.clone());
         self.with(|st| st.munmap(r))
     }
 }
@@ -205,7 +210,7 @@ impl State {
     }
 
     /// Makes and maps all of `r`, as MAP_POPULATE and mlock do. Errors as
-    /// madvise(MADV_POPULATE_READ).
+    /// madvise(MADV_POPULATE_READ). (MAP_POPULATE gets nothing of what a program must be asked for.)
     pub(crate) fn populate(&mut self, r: Range<u64>) -> std::result::Result<(), crate::types::Bad> {
         let mut at = r.start;
         let mut result = Ok(());

@@ -327,7 +327,7 @@ impl State {
                 }
                 Err(EAGAIN) if start == page => {
                     let file = f.file.clone();
-                    self.absent = Some(Absent { file, offset, len });
+                    self.absent = Some(Absent { file, offset });
                     return Err(Bad::Absent);
                 }
                 Err(e) if start == page => {

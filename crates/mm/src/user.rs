@@ -15,7 +15,9 @@ pub struct UserRange {
     pub len: u64,
 }
 
-/// A list of ranges of application memory, read or written from its start on.
+/// A list of ranges of application memory, read or written from its start on. What programs must be
+/// asked for of that is asked for when it is made, without locks; what they take away again later
+/// ends a transfer as memory that is not there.
 pub struct UserIo<'a> {
     mm: &'a Mm,
     /// What is left; the first is never empty.
@@ -43,6 +45,7 @@ impl<'a> UserIo<'a> {
     #[must_use]
     pub fn vectored(mm: &'a Mm, ranges: impl IntoIterator<Item = UserRange>) -> Self {
         let ranges: SmallVec<[UserRange; 4]> = ranges.into_iter().collect();
+        mm.ask_for(&ranges);
         let left = ranges.iter().fold(0u64, |n, r| n.saturating_add(r.len)) as usize;
         UserIo {
             mm,
@@ -162,7 +165,7 @@ impl Sink for UserIo<'_> {
     }
     fn put(&mut self, src: &[u8]) -> Result<usize> {
         self.copy(src.len(), |mm, va, from, n| {
-            mm.write_bytes(va, &src[from..from + n])
+            mm.write_now(va, &src[from..from + n])
         })
     }
     fn fill(
@@ -181,7 +184,7 @@ impl Source for UserIo<'_> {
     fn take(&mut self, dst: &mut [u8]) -> Result<usize> {
         let len = dst.len();
         self.copy(len, |mm, va, from, n| {
-            mm.read_bytes(va, &mut dst[from..from + n])
+            mm.read_now(va, &mut dst[from..from + n])
         })
     }
     fn drain(

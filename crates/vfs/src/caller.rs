@@ -21,8 +21,9 @@ pub struct Caller<'a> {
 pub trait Client: Blocker + Send + Sync {
     fn credentials(&self) -> Arc<Credentials>;
     fn umask(&self) -> u32;
-    /// While it ends of its own will: until when it waits for programs to hear of that.
-    fn ends_at_last(&self) -> Option<Instant>;
+    /// Whether it, which is killed, ends of its own will, and so waits until programs have heard of
+    /// that; `since` it began to wait.
+    fn waits_at_end(&self, since: Instant) -> bool;
     /// The task: downcast in the Sentry.
     fn task(&self) -> &dyn Any;
 }

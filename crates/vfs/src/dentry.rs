@@ -17,7 +17,7 @@ use crate::mode::{FileType, Want};
 use crate::userns::UserNs;
 use abi::Result;
 pub use abi::attr::StatFs;
-use abi::errno::ENOENT;
+use abi::errno::{ELOOP, ENOENT};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::any::Any;
 use std::collections::HashMap;
@@ -621,6 +621,8 @@ impl Dentry {
         let siblings = if owned { self.sibling_count() } else { 0 };
         let next = NextNames { siblings, ..next };
         match self.inode()?.lookup_read_ahead(cx, name, next) {
+            // A directory below itself would be a chain without end.
+            Ok(found) if self.is_served_within(&found.inode) => Err(ELOOP),
             Ok(found) => {
                 let d = self.attach(name, Some(found.inode));
                 d.used.store(true, Ordering::Relaxed);
@@ -636,6 +638,21 @@ impl Dentry {
             Err(ENOENT) => Ok(self.missing(name)),
             Err(e) => Err(e),
         }
+    }
+
+    /// Whether it is this directory's, or lies below it, where a program says what is where.
+    fn is_served_within(self: &Arc<Self>, dir: &Arc<dyn Inode>) -> bool {
+        if self.sb.caching != Caching::Asked || dir.file_type() != FileType::Directory {
+            return false;
+        }
+        let mut at = Some(self.clone());
+        while let Some(d) = at {
+            if d.inode.as_ref().is_some_and(|i| Arc::ptr_eq(i, dir)) {
+                return true;
+            }
+            at = d.parent();
+        }
+        false
     }
 
     /// How many siblings may be read ahead with a name that is not known.

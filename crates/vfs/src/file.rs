@@ -125,6 +125,15 @@ pub trait FileOps: Any + Send + Sync {
     ) -> Result<()> {
         self.read_dir(file, pos, emit)
     }
+    /// Whether [`FileOps::ioctl`] knows what chattr(1) and lsattr(1) ask for.
+    fn answers_flag_ioctls(&self) -> bool {
+        false
+    }
+    /// Whether a write that takes a part is over: the rest is not what it seems, or would be asked
+    /// for again.
+    fn short_is_final(&self) -> bool {
+        false
+    }
     /// Whether a read or a write is one message, which splice(2) must not part.
     fn moves_messages(&self) -> bool {
         false

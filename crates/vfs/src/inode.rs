@@ -53,6 +53,9 @@ pub enum Follow {
     Jump(Path),
 }
 
+/// What was made to be opened, and what it was opened as, if making did that.
+pub type Opened = (Arc<dyn Inode>, Option<Arc<dyn FileOps>>);
+
 /// A name that was read ahead; `None` for a missing one.
 pub type ReadAhead = (Vec<u8>, Option<Arc<dyn Inode>>);
 
@@ -254,6 +257,24 @@ pub trait Inode: Any + Send + Sync {
     fn tmpfile(&self, _cx: &Caller<'_>, _new: NewNode) -> Result<Arc<dyn Inode>> {
         Err(EOPNOTSUPP)
     }
+    /// As [`Inode::create`], for open(2) with these flags: it may have been opened by that.
+    fn create_open(
+        &self,
+        cx: &Caller<'_>,
+        name: &[u8],
+        new: NewNode,
+        _flags: u32,
+    ) -> Result<Opened> {
+        Ok((self.create(cx, name, new)?, None))
+    }
+    /// As [`Inode::tmpfile`], for open(2) with these flags.
+    fn tmpfile_open(&self, cx: &Caller<'_>, new: NewNode, _flags: u32) -> Result<Opened> {
+        Ok((self.tmpfile(cx, new)?, None))
+    }
+    /// Whether opening it with O_TRUNC truncates it; else that is done before.
+    fn truncates_when_opened(&self) -> bool {
+        false
+    }
 
     // Links
 
@@ -271,6 +292,14 @@ pub trait Inode: Any + Send + Sync {
     /// Opens a regular file or a directory. Devices, FIFOs and sockets never come here. `flags` are
     /// the `O_*` flags, already checked.
     fn open(self: Arc<Self>, cx: &Caller<'_>, flags: u32) -> Result<Arc<dyn FileOps>>;
+    /// Whether who serves it decides who may change owner, mode and times, and not this kernel.
+    fn decides_changes(&self) -> bool {
+        false
+    }
+    /// Whether it has attributes of any name, not only of the known spaces.
+    fn takes_any_xattr(&self) -> bool {
+        false
+    }
     fn set_attr(&self, _cx: &Caller<'_>, _attr: &SetAttr) -> Result<()> {
         Err(EPERM)
     }

@@ -22,7 +22,7 @@ fields! {
 }
 fields! { Perm { uid, gid, mode } }
 fields! { NewNode { mode, uid, gid } }
-fields! { SetAttr { mode, uid, gid, size, atime, mtime, seen } }
+fields! { SetAttr { mode, uid, gid, size, atime, mtime, seen, ..SetAttr::default() } }
 fields! {
     // `fsid` and `flags` are the Sentry's.
     StatFs { magic, bsize, blocks, bfree, bavail, files, ffree, namelen, ..StatFs::default() }

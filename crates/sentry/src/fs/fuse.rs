@@ -5,7 +5,7 @@ use crate::task::{Task, task_of};
 use abi::Result;
 use abi::errno::{EINVAL, ENOENT};
 use fuse::device::OpenDevice;
-use fuse::mount::Maker;
+use fuse::mount::Made;
 use std::sync::{Arc, Weak};
 use vfs::fs::tmpfs::{self, Tmpfs};
 use vfs::params::{Param, Params};
@@ -46,15 +46,14 @@ impl FsType for FuseType {
         let clas = &k.container_of(cx.task).clas;
         let (cache, _) = Tmpfs::new(vfs.new_dev(), clas, tmpfs::Options::default());
         let ns = t.pid.ns.clone();
-        let maker = Maker {
+        let made = Made {
             dev: vfs.new_dev(),
-            file: &file,
             numbers: Box::new(move |task| {
                 let task = task.downcast_ref::<Task>();
                 task.map_or(0, |t| t.pid.seen_in(&ns) as u32)
             }),
             cache,
         };
-        fuse::mount::mount(cx, params, maker)
+        fuse::mount::mount(cx, params, &file, made)
     }
 }

@@ -302,7 +302,7 @@ fn write_all(
             match r {
                 Ok(n) => {
                     done += n;
-                    if n == 0 || done >= total {
+                    if n == 0 || done >= total || f.ops.short_is_final() {
                         return Ok(done);
                     }
                 }

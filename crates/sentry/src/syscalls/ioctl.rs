@@ -45,10 +45,10 @@ struct Caller<'a>(&'a Context);
 
 impl IoctlContext for Caller<'_> {
     fn copy_in(&self, va: Va, dst: &mut [u8]) -> Result<()> {
-        self.0.mm().copy_in(va, dst)
+        self.0.mm().copy_in_now(va, dst)
     }
     fn copy_out(&self, va: Va, src: &[u8]) -> Result<()> {
-        self.0.mm().copy_out(va, src)
+        self.0.mm().copy_out_now(va, src)
     }
     fn credentials(&self) -> Arc<vfs::Credentials> {
         self.0.cred()
@@ -135,7 +135,11 @@ fn of_any_file(
         IoctlCmd::FS_IOC_GETFLAGS
         | IoctlCmd::FS_IOC_SETFLAGS
         | IoctlCmd::FS_IOC_FSGETXATTR
-        | IoctlCmd::FS_IOC_FSSETXATTR => file_flags(cx, f, cmd, arg)?,
+        | IoctlCmd::FS_IOC_FSSETXATTR
+            if !f.ops.answers_flag_ioctls() =>
+        {
+            file_flags(cx, f, cmd, arg)?;
+        }
         _ => return Ok(None),
     }
     Ok(Some(0))
@@ -210,6 +214,11 @@ fn of_this_file(cx: &mut Context, f: &Arc<File>, cmd: IoctlCmd, arg: Va) -> SysR
     }
     let nb = f.nonblocking();
     blocking(cx, f, Events::READABLE | Events::WRITABLE, nb, || {
+        let most = mm::UserRange {
+            va: arg,
+            len: abi::PAGE_SIZE,
+        };
+        cx.mm().ask_for(&[most]);
         f.ops.ioctl(f, &Caller(cx), cmd.0, arg.0)
     })
     .or_else(|e| {

@@ -416,8 +416,10 @@ fn message_to_pipe(
     let mut buf = vec![0; max.min(ipc::splice::room(to, max)?)];
     let nb = !waits.for_other(from);
     let n = blocking(cx, from, Events::READABLE, nb, || {
-        from.ops
-            .read(from, &mut vfs::file::BufSink::new(&mut buf), 0)
+        // Others may have filled it while this waited.
+        let room = ipc::splice::room(to, buf.len()).map_err(|_| EINVAL)?;
+        let mut sink = vfs::file::BufSink::new(&mut buf[..room]);
+        from.ops.read(from, &mut sink, 0)
     })?;
     ipc::splice::append(to, &buf[..n]);
     Ok(n)

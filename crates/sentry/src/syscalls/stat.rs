@@ -300,7 +300,7 @@ fn put_statfs(cx: &Context, out: UserOut<[u64; 15]>, s: &StatFs) -> SysResult {
         s.ffree,
         low | (high << 32),
         s.namelen,
-        s.bsize,
+        if s.frsize == 0 { s.bsize } else { s.frsize },
         s.flags | 0x20,
         0,
         0,

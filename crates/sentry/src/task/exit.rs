@@ -84,6 +84,9 @@ pub fn finish(mut cx: Context) {
     // While the memory is there, as Linux does (`exit_aio`).
     drop(task.leave_aio());
     mm.forget_thread();
+    if is_last {
+        mm.write_back_all();
+    }
     // Each does so before it is removed: what they had mapped is let go of before anybody is told.
     drop(task.replace_mm(kernel.no_memory.clone()));
     drop(mm);

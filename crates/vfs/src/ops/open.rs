@@ -112,11 +112,13 @@ fn shows_devices(p: &Path) -> bool {
     !p.mnt.flags().contains(MountFlags::NODEV) && p.mnt.sb().owner().is_initial()
 }
 
-/// Whether opening made the file.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// A file that was made, and what making opened.
+type Made = (Path, Option<Arc<dyn FileOps>>);
+
+/// Whether opening made the file, and what that opened.
 enum Creation {
     No,
-    Yes,
+    Yes(Option<Arc<dyn FileOps>>),
 }
 
 impl PathCx<'_> {
@@ -174,9 +176,9 @@ impl PathCx<'_> {
             };
             let d = match old.filter(|d| !d.is_negative()) {
                 Some(d) => d,
-                None => match self.create_locked(&dir, &name, how.mode)? {
-                    Ok(made) => {
-                        let file = self.open_at(made, flags, want, Creation::Yes)?;
+                None => match self.create_locked(&dir, &name, how)? {
+                    Ok((made, ops)) => {
+                        let file = self.open_at(made, flags, want, Creation::Yes(ops))?;
                         file.set_made();
                         return Ok(file);
                     }
@@ -213,8 +215,8 @@ impl PathCx<'_> {
         &self,
         dir: &Path,
         name: &[u8],
-        mode: u32,
-    ) -> Result<std::result::Result<Path, Arc<Dentry>>> {
+        how: OpenHow,
+    ) -> Result<std::result::Result<Made, Arc<Dentry>>> {
         let _g = dir.dentry.lock_dir();
         let others = dir.dentry.sb().tells_by_making();
         if !others {
@@ -223,7 +225,7 @@ impl PathCx<'_> {
                 return Ok(Err(d));
             }
         }
-        let new = match self.may_make(dir, mode, FileType::Regular) {
+        let new = match self.may_make(dir, how.mode, FileType::Regular) {
             // A file that is there may be opened where none may be made.
             Err(e) if others => {
                 let d = dir.dentry.lookup_locked(&self.caller, name)?;
@@ -232,8 +234,8 @@ impl PathCx<'_> {
             r => r?,
         };
         let mut tries = 0;
-        let inode = loop {
-            match dir.inode()?.create(&self.caller, name, new) {
+        let (inode, ops) = loop {
+            match dir.inode()?.create_open(&self.caller, name, new, how.flags) {
                 // A host's file system may say something else than EEXIST of a name that is there.
                 Err(e) if others => {
                     let d = dir.dentry.lookup_locked(&self.caller, name)?;
@@ -253,10 +255,11 @@ impl PathCx<'_> {
         file_flags::inherit(dir, &*inode)?;
         let dentry = dir.dentry.attach(name, Some(inode));
         watch::created(&dir.dentry, &dentry);
-        Ok(Ok(Path {
+        let path = Path {
             mnt: dir.mnt.clone(),
             dentry,
-        }))
+        };
+        Ok(Ok((path, ops)))
     }
 
     /// Opens the file `name` of `dir` as mq_open(2) does it: `make` makes it where there is none
@@ -312,7 +315,7 @@ impl PathCx<'_> {
         dir.want_write()?;
         self.permission(dir, Want::WRITE | Want::EXEC)?;
         let new = self.new_node(dir, mode, FileType::Regular)?;
-        let inode = dir.inode()?.tmpfile(&self.caller, new)?;
+        let (inode, ops) = dir.inode()?.tmpfile_open(&self.caller, new, flags)?;
         file_flags::inherit(dir, &*inode)?;
         inode
             .ext()
@@ -328,7 +331,7 @@ impl PathCx<'_> {
             p,
             flags & !TMPFILE_BIT & !O_DIRECTORY,
             wanted(flags),
-            Creation::Yes,
+            Creation::Yes(ops),
         )
     }
 
@@ -341,14 +344,18 @@ impl PathCx<'_> {
     fn open_at(&self, p: Path, mut flags: u32, want: Want, made: Creation) -> Result<Arc<File>> {
         let inode = p.inode()?.clone();
         let kind = inode.file_type();
-        if flags & O_CREAT != 0 && made == Creation::No && kind == FileType::Directory {
+        let (is_made, opened) = match made {
+            Creation::No => (false, None),
+            Creation::Yes(opened) => (true, opened),
+        };
+        if flags & O_CREAT != 0 && !is_made && kind == FileType::Directory {
             return Err(EISDIR);
         }
         if flags & O_DIRECTORY != 0 && kind != FileType::Directory {
             return Err(ENOTDIR);
         }
         // Not for what was just made: that is the caller's already, and was allowed.
-        if made == Creation::No {
+        if !is_made {
             self.cred().hold(inode.host_user())?;
         }
         if flags & O_PATH != 0 {
@@ -362,7 +369,7 @@ impl PathCx<'_> {
             FileType::Regular | FileType::Directory => {}
             _ => flags &= !O_TRUNC,
         }
-        if made == Creation::Yes {
+        if is_made {
             flags &= !O_TRUNC;
         } else {
             self.permission(&p, want)?;
@@ -392,9 +399,14 @@ impl PathCx<'_> {
             } else {
                 Some(WriteAccess::new(&inode)?)
             };
-            self.change_size(&p, 0)?;
+            if !inode.truncates_when_opened() {
+                self.change_size(&p, 0)?;
+            }
         }
-        let ops = self.open_inode(&p, inode, flags)?;
+        let ops = match opened {
+            Some(ops) => ops,
+            None => self.open_inode(&p, inode, flags)?,
+        };
         let file = File::new(ops, flags, Some(p), self.cred().clone());
         file.set_denied(denied);
         if let Some(g) = guard {

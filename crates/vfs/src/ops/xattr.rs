@@ -3,6 +3,7 @@
 use crate::context::{At, PathCx};
 use crate::cred::Caps;
 use crate::file::File;
+use crate::inode::Inode;
 use crate::mode::{FileType, Want, owner_or_capable};
 use crate::mount::Path;
 use crate::walk::Walk;
@@ -80,7 +81,7 @@ impl PathCx<'_> {
         check_name(name)?;
         let p = self.xattr_place(of)?;
         self.xattr_permission(&p, name, Want::READ)?;
-        known(name)?;
+        known(&**p.inode()?, name)?;
         p.inode()?.get_xattr(name)
     }
 
@@ -97,7 +98,7 @@ impl PathCx<'_> {
         let inode = p.inode()?;
         let _held = inode.lock_attributes();
         self.xattr_permission(&p, name, Want::WRITE)?;
-        known(name)?;
+        known(&**inode, name)?;
         inode.set_xattr(name, value, flags)?;
         crate::watch::happened(&p.dentry, crate::watch::IN_ATTRIB);
         Ok(())
@@ -110,7 +111,7 @@ impl PathCx<'_> {
         let inode = p.inode()?;
         let _held = inode.lock_attributes();
         self.xattr_permission(&p, name, Want::WRITE)?;
-        known(name)?;
+        known(&**inode, name)?;
         inode.remove_xattr(name)?;
         crate::watch::happened(&p.dentry, crate::watch::IN_ATTRIB);
         Ok(())
@@ -142,12 +143,13 @@ fn check_name(name: &[u8]) -> Result<()> {
     }
 }
 
-/// The name spaces that exist here; ACLs (`system.`) do not.
-fn known(name: &[u8]) -> Result<()> {
+/// The name spaces that exist here; ACLs (`system.`) do not, but where the file's server has them.
+fn known(inode: &dyn Inode, name: &[u8]) -> Result<()> {
     let spaces: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
     match spaces.iter().find(|s| name.starts_with(s)) {
         Some(s) if name.len() == s.len() => Err(EINVAL),
         Some(_) => Ok(()),
+        None if inode.takes_any_xattr() => Ok(()),
         None => Err(EOPNOTSUPP),
     }
 }

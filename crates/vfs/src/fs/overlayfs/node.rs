@@ -13,7 +13,8 @@ use crate::mount::Path;
 use crate::ops::file_flags;
 use abi::Result;
 use abi::errno::{
-    EINVAL, EIO, ENODATA, ENOENT, ENOTDIR, ENOTEMPTY, ENOTTY, EOPNOTSUPP, EOVERFLOW, EROFS, EXDEV,
+    EINVAL, EIO, ENODATA, ENOENT, ENOMEM, ENOTDIR, ENOTEMPTY, ENOTTY, EOPNOTSUPP, EOVERFLOW, EROFS,
+    EXDEV,
 };
 use abi::linux::{AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW};
 use parking_lot::{Mutex, RwLock};
@@ -357,7 +358,8 @@ impl OverlayNode {
         }
         Ok(all)
     }
-    /// The names of one layer's directory.
+    /// The names of one layer's directory: as many as the mounter has memory for, since a program
+    /// may serve a layer, and tell names without end.
     fn names(&self, dir: &Path) -> Result<Vec<Entry>> {
         let inode = dir.inode()?;
         self.fs.may_read(&**inode)?;
@@ -370,10 +372,26 @@ impl OverlayNode {
             Some(dir.clone()),
             self.fs.cred.clone(),
         );
+        /// What is charged at once, bytes.
+        const STEP: usize = 64 << 10;
         let (mut pos, mut found) = (0, Vec::new());
+        let (mut charges, mut room) = (Vec::new(), 0);
         loop {
             let before = pos;
+            let mut full = false;
             file.ops.read_dir(&file, &mut pos, &mut |e| {
+                let bytes = size_of::<Entry>() + e.name.len();
+                if room < bytes {
+                    match self.fs.cred.kmem(STEP, ENOMEM) {
+                        Ok(c) => charges.push(c),
+                        Err(_) => {
+                            full = true;
+                            return false;
+                        }
+                    }
+                    room += STEP;
+                }
+                room -= bytes;
                 if e.name != b"." && e.name != b".." {
                     found.push(Entry {
                         name: e.name.to_vec(),
@@ -383,6 +401,9 @@ impl OverlayNode {
                 }
                 true
             })?;
+            if full {
+                return Err(ENOMEM);
+            }
             if pos == before {
                 return Ok(found);
             }

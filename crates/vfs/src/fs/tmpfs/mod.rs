@@ -230,6 +230,7 @@ impl FileSystem for Tmpfs {
                 false => u64::from(abi::linux::TMPFS_MAGIC),
             },
             bsize: PAGE_SIZE,
+            frsize: PAGE_SIZE,
             blocks,
             bfree: blocks.saturating_sub(used),
             bavail: blocks.saturating_sub(used),

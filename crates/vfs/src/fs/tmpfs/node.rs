@@ -316,6 +316,12 @@ impl Node {
         }
         Ok(())
     }
+    /// Takes it out of who maps it there: they look again what is there.
+    pub fn unmap(&self, offset: u64, len: u64) {
+        if let Some(r) = self.reg() {
+            r.mappings.invalidate(offset, len);
+        }
+    }
     /// Reads for ourselves, up to the end of the file: gives how much.
     pub fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<usize> {
         let r = self.reg().ok_or(EINVAL)?;

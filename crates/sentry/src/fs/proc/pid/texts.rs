@@ -278,7 +278,7 @@ pub(super) static FILES: &[Entry] = &[
 fn range(mm: &mm::Mm, f: fn(&mm::Layout) -> (u64, u64)) -> Vec<u8> {
     let (start, end) = f(&mm.layout());
     let mut b = vec![0u8; end.saturating_sub(start).min(2 << 20) as usize];
-    let n = mm.read_forced(abi::Va(start), &mut b);
+    let n = mm.read_present(abi::Va(start), &mut b);
     b.truncate(n);
     b
 }
