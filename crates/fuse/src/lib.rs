@@ -46,6 +46,8 @@ mod connection;
 pub mod device;
 mod dir;
 mod file;
+#[cfg(any(test, fuzzing))]
+pub mod harness;
 mod inode;
 mod known;
 pub mod mount;

@@ -1,85 +1,12 @@
 //! Servers that answer as they like, without files.
 
-use crate::connection::{Answer, Call, Charged, Connection, Made};
-use crate::mount::Options;
+use crate::connection::{Answer, Call, Charged, Connection};
+use crate::harness::{DEVICE, Me, ROOM, connection};
 use crate::proto::{EntryOut, InHeader, InitOut, Op, OpenOut, OutHeader, parse};
 use abi::Result;
 use abi::errno::{EAGAIN, ECONNABORTED, EINTR, EINVAL, EIO, ENODEV, ENOENT, ENOSYS, ENOTCONN};
-use std::any::Any;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
-use vfs::Credentials;
-use vfs::caller::{Acting, Actor, Client};
-use vfs::fs::tmpfs::Tmpfs;
-use vfs::userns::UserNs;
-use wait::{Blocker, Parker};
 use zerocopy::IntoBytes;
-
-/// A task that can be interrupted and ended.
-#[derive(Default)]
-struct Me {
-    parker: Arc<Parker>,
-    signal: AtomicBool,
-    killed: AtomicBool,
-}
-
-impl Me {
-    fn set(&self, what: &AtomicBool) {
-        what.store(true, Ordering::SeqCst);
-        self.parker.unpark();
-    }
-}
-
-impl Blocker for Me {
-    fn parker(&self) -> &Arc<Parker> {
-        &self.parker
-    }
-    fn interrupted(&self) -> bool {
-        self.signal.load(Ordering::SeqCst) || self.killed()
-    }
-    fn killed(&self) -> bool {
-        self.killed.load(Ordering::SeqCst)
-    }
-}
-
-impl Client for Me {
-    fn credentials(&self) -> Arc<Credentials> {
-        Arc::new(Credentials::user(7, 8, vec![]))
-    }
-    fn umask(&self) -> u32 {
-        0
-    }
-    fn waits_at_end(&self, _: Instant) -> bool {
-        false
-    }
-    fn task(&self) -> &dyn Any {
-        self
-    }
-}
-
-const DEVICE: u64 = 5;
-const ROOM: usize = 1 << 20;
-
-fn connection() -> Arc<Connection> {
-    let clas = clas::Clas::new().unwrap();
-    let (cache, _) = Tmpfs::new(1, &clas, vfs::fs::tmpfs::Options::default());
-    let options = Options {
-        user: 0,
-        group: 0,
-        root_mode: 0o40_755,
-        default_permissions: false,
-        allow_other: true,
-        max_read: u32::MAX,
-        subtype: None,
-    };
-    let made = Made {
-        dev: 9,
-        numbers: Box::new(|_| 42),
-        cache,
-    };
-    Connection::new(made, options, &UserNs::default(), (DEVICE, Arc::default()))
-}
 
 /// What the server reads next.
 fn read(c: &Connection) -> Result<(InHeader, Vec<u8>)> {
@@ -129,11 +56,7 @@ fn ask(c: &Arc<Connection>) -> (Arc<Me>, std::thread::JoinHandle<Result<Vec<u8>>
     let me = Arc::new(Me::default());
     let (task, c) = (me.clone(), c.clone());
     let asks = std::thread::spawn(move || {
-        let _acting = Acting::new(Actor {
-            thread: Arc::new(()),
-            process: Arc::new(()),
-            client: task,
-        });
+        let _acting = task.acts();
         c.call(None, &QUESTION)
     });
     (me, asks)
@@ -235,11 +158,7 @@ fn what_is_given_to_who_is_gone_is_given_back() {
     let me = Arc::new(Me::default());
     let (task, asks) = (me.clone(), c.clone());
     let asks = std::thread::spawn(move || {
-        let _acting = Acting::new(Actor {
-            thread: Arc::new(()),
-            process: Arc::new(()),
-            client: task,
-        });
+        let _acting = task.acts();
         let both = size_of::<EntryOut>() + size_of::<OpenOut>();
         let call = Call {
             op: Op::Create,
