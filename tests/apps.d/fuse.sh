@@ -44,6 +44,11 @@ C
 (cd b && sqlite3 db 'create table t(a); insert into t values(1),(2); select sum(a) from t; pragma integrity_check;')
 tar cf b/all.tar -C a x d && tar tf b/all.tar | sort
 find b -name e
+gcc -O1 -o exercise "$APPS_D/fuse/exercise.c"
+for seed in 1 2 3; do
+    ./exercise b/random 2000 $seed
+    ./exercise b/random 2000 $seed held
+done
 grep -c fuse /proc/mounts
 fusermount3 -u b && ls b
 

@@ -5,6 +5,7 @@
 //! once it has an answer, or the connection has ended. A caller that is killed leaves; what the
 //! server gives it when it is gone (a look-up, an open file) is given back at once (`undo`).
 
+use crate::file::{RELEASE, owes};
 use crate::inode::FuseInode;
 use crate::mount::Options;
 use crate::proto::{
@@ -456,7 +457,7 @@ impl Connection {
                 Op::Opendir => Op::Releasedir,
                 _ => Op::Release,
             };
-            self.release(op, of, out.fh, 0, None);
+            self.release(op, of, out.fh, 0, Some(owes(RELEASE)));
         }
         if node != 0 && node != ROOT {
             self.forget(node, 1);
@@ -492,8 +493,7 @@ impl Connection {
         }
         let done = [(&request.done, Events::IN)];
         let ending = Steady(client.parker().clone());
-        let since = Instant::now();
-        while client.waits_at_end(since) {
+        while client.waits_at_end() {
             let look = Some(Instant::now() + LOOK);
             match block_until(&ending, &done, look, || request.outcome()) {
                 Err(ETIMEDOUT) => {}

@@ -167,10 +167,10 @@ impl Drop for Handle {
 }
 
 /// What a request takes that nobody waits for, beside its bytes.
-const RELEASE: usize = 512;
+pub const RELEASE: usize = 512;
 
 /// So much of the kernel's memory is whom this thread acts for's, whether there is room or not.
-fn owes(bytes: usize) -> Charge {
+pub fn owes(bytes: usize) -> Charge {
     let client = vfs::caller::client();
     let cred = client.map_or_else(|_| Arc::new(Credentials::root()), |c| c.credentials());
     cred.ucounts().force(Kind::Kmem, bytes as u64)
@@ -317,6 +317,13 @@ impl OpenFile {
             let at = offset + done as u64;
             let left = usize::try_from(size - at).unwrap_or(usize::MAX);
             let want = dst.remaining().min(left).min(PIECE);
+            // What is mapped may be newer than what the server has.
+            let pages = self.inode.pages();
+            let missing = pages.as_ref().map_or(u64::MAX, |p| p.missing(at));
+            let want = match missing {
+                0 => want,
+                n => want.min(usize::try_from(n).unwrap_or(usize::MAX)),
+            };
             let bytes = match self.known(at, want) {
                 Some(bytes) => Ok(bytes),
                 None => self.fetch(at, want, size),
@@ -527,8 +534,9 @@ impl FileOps for OpenFile {
             return Ok(());
         }
         if let Some(p) = self.inode.pages() {
-            p.write_back(0, u64::MAX)?;
+            Mappable::write_back(&*p, 0, u64::MAX);
         }
+        let written = self.inode.take_error();
         let question = FlushIn {
             fh: self.handle.fh,
             lock_owner: table,
@@ -541,7 +549,8 @@ impl FileOps for OpenFile {
             answer: Answer::Exactly(0),
         };
         let conn = &self.inode.conn;
-        optional(conn.if_known(Op::Flush, ENOSYS, || conn.call_to_the_end(&call)))
+        let told = conn.if_known(Op::Flush, ENOSYS, || conn.call_to_the_end(&call));
+        written.and(optional(told))
     }
     fn ioctl(&self, _: &File, cx: &dyn IoctlContext, cmd: u32, arg: u64) -> Result<u64> {
         ioctl(&self.inode, self.handle.fh, cx, cmd, arg)

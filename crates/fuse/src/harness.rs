@@ -5,7 +5,6 @@ use crate::mount::Options;
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 use vfs::Credentials;
 use vfs::caller::{Acting, Actor, Client};
 use vfs::fs::tmpfs::Tmpfs;
@@ -54,7 +53,7 @@ impl Client for Me {
     fn umask(&self) -> u32 {
         0
     }
-    fn waits_at_end(&self, _: Instant) -> bool {
+    fn waits_at_end(&self) -> bool {
         false
     }
     fn task(&self) -> &dyn Any {

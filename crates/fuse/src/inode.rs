@@ -2,7 +2,7 @@
 
 use crate::connection::{Answer, Call, Connection};
 use crate::dir::OpenDir;
-use crate::file::{Handle, OpenFile};
+use crate::file::{Handle, OpenFile, RELEASE, owes};
 use crate::known::{Known, NameKey, Valid, kind_of, stat};
 use crate::pages::Pages;
 use crate::proto::{
@@ -316,7 +316,8 @@ impl FuseInode {
         {
             if cut {
                 p.cut(told.size);
-            } else if auto && before.mtime != told.mtime {
+            }
+            if auto && (before.mtime != told.mtime || before.size != told.size) {
                 p.forget(0, u64::MAX);
             }
         }
@@ -341,6 +342,11 @@ impl FuseInode {
         if let Some(p) = self.pages() {
             p.put(offset, data);
         }
+    }
+    /// Some of what was written through mappings goes to the server.
+    pub fn pages_were_written(&self) {
+        self.changes.fetch_add(1, Ordering::Relaxed);
+        self.attributes_changed();
     }
     /// The server has no more data than that, of a size that was known at `changes`
     /// (`fuse_read_update_size`).
@@ -578,8 +584,9 @@ impl FuseInode {
                 Ok((inode, Some(ops)))
             }
             Err(e_) => {
+                let owed = Some(owes(RELEASE));
                 self.conn
-                    .release(Op::Release, e.node, opened.fh, flags, None);
+                    .release(Op::Release, e.node, opened.fh, flags, owed);
                 Err(e_)
             }
         }
@@ -861,8 +868,10 @@ impl Inode for FuseInode {
             match self.conn.limits().truncates {
                 true => self.was_emptied(),
                 false => {
+                    let perm = self.known_stat()?.perm();
                     let empty = SetAttr {
                         size: Some(0),
+                        mode: vfs::ops::without_privileges(perm, cx.cred),
                         ..SetAttr::default()
                     };
                     self.change(Some(cx.cred), &empty, None)?;

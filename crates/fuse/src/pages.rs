@@ -14,6 +14,7 @@
 //!   has. What differs is not known to the server: it stays, whatever the server says of the file,
 //!   until it was written back. It counts as known when the server has said so, or when a request
 //!   is on its way that everybody waits for who asks about the file ([`FuseInode::settle`]).
+//! - What is kept is whole pages, zeros behind the end of the file: the file may grow.
 //!
 //! They go with the last mapping.
 
@@ -24,11 +25,10 @@ use abi::{PAGE_SIZE, Result, Va};
 use clas::{Access, Backing, Clas, Mappable, MappingObserver};
 use parking_lot::Mutex;
 use siphasher::sip::SipHasher13;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::hash::Hasher;
 use std::ops::Range;
 use std::sync::{Arc, Weak};
-use std::time::Instant;
 use vfs::caller::Client;
 use vfs::fs::tmpfs::{Node, Payer};
 use vfs::{FileType, NewNode};
@@ -110,19 +110,47 @@ impl Have {
     }
 }
 
+/// Changes of contents, by rounds: the last ones, and where they were.
+#[derive(Default)]
+struct Changes {
+    round: u64,
+    last: VecDeque<Range<u64>>,
+}
+
+impl Changes {
+    /// So many are remembered; of who is slower it is not known what has changed.
+    const LAST: usize = 32;
+
+    /// A change of these pages.
+    fn changed(&mut self, pages: Range<u64>) {
+        self.round += 1;
+        if self.last.len() == Changes::LAST {
+            self.last.pop_front();
+        }
+        self.last.push_back(pages);
+    }
+    /// Whether none of these pages has changed since a round.
+    fn none_since(&self, round: u64, pages: &Range<u64>) -> bool {
+        let since = usize::try_from(self.round - round).unwrap_or(usize::MAX);
+        let apart = |r: &Range<u64>| r.end <= pages.start || pages.end <= r.start;
+        since <= self.last.len() && self.last.iter().rev().take(since).all(apart)
+    }
+}
+
 /// See the module.
 pub struct Pages {
     inode: Arc<FuseInode>,
     /// By which they are read.
     handle: Arc<Handle>,
     node: Arc<Node>,
-    /// The round.
-    store: Mutex<u64>,
+    /// Held by who changes contents.
+    store: Mutex<Changes>,
     have: Mutex<Have>,
 }
 
+/// Of a whole page.
 fn hash(page: &[u8]) -> u64 {
-    let mut h = SipHasher13::new_with_keys(0, page.len() as u64);
+    let mut h = SipHasher13::new();
     h.write(page);
     h.finish()
 }
@@ -148,7 +176,7 @@ impl Pages {
             inode: inode.clone(),
             handle: handle.clone(),
             node: Node::detached(cache, FileType::Regular, 0, new, &[], payer)?,
-            store: Mutex::new(0),
+            store: Mutex::default(),
             have: Mutex::default(),
         }))
     }
@@ -165,10 +193,19 @@ impl Pages {
         Some(bytes)
     }
 
+    /// How many bytes from `at` on are not filled.
+    pub fn missing(&self, at: u64) -> u64 {
+        let hole = self.have.lock().hole(at / PAGE_SIZE);
+        match hole.start == at / PAGE_SIZE {
+            true => hole.end.saturating_mul(PAGE_SIZE) - at,
+            false => 0,
+        }
+    }
+
     /// A call has written: what is here of that follows.
     pub fn put(&self, offset: u64, data: &[u8]) {
-        let mut round = self.store.lock();
-        *round += 1;
+        let mut store = self.store.lock();
+        store.changed(pages_of(offset, data.len() as u64));
         for page in pages_of(offset, data.len() as u64) {
             if self.have.lock().run(page).is_none() {
                 continue;
@@ -182,10 +219,10 @@ impl Pages {
             let clean = self.have.lock().written.get(&page).copied();
             let was_clean = clean == Some(hash(&expected));
             let skip = (from - start) as usize;
-            expected.resize(expected.len().max(skip + part.len()), 0);
             expected[skip..skip + part.len()].copy_from_slice(part);
             if self.node.write_at(from, part).is_err() {
-                self.have.lock().remove(page..page + 1);
+                self.node.unmap(start, PAGE_SIZE);
+                self.drop_run(page..page + 1);
             } else if was_clean {
                 self.note_clean(page, hash(&expected));
             }
@@ -194,20 +231,21 @@ impl Pages {
 
     /// The server's data there are others now.
     pub fn forget(&self, offset: u64, len: u64) {
-        let mut round = self.store.lock();
-        *round += 1;
+        let mut store = self.store.lock();
+        store.changed(pages_of(offset, len));
         self.drop_pages(pages_of(offset, len));
     }
 
     /// The file was cut short, or may have been before it grew again.
     pub fn cut(&self, size: u64) {
-        let mut round = self.store.lock();
-        *round += 1;
+        let mut store = self.store.lock();
+        store.changed(size / PAGE_SIZE..u64::MAX);
         let last = size.div_ceil(PAGE_SIZE);
         self.have.lock().remove(last..u64::MAX);
         let (page, clean) = (size / PAGE_SIZE, self.is_clean(size / PAGE_SIZE));
         // (Where there is no room for a page that was swapped out, the rest of it stays.)
         let _ = self.node.open_ops().truncate(size);
+        let _ = self.node.extend_to(last * PAGE_SIZE);
         if clean && page < last {
             self.note_clean(page, hash(&self.page(page)));
         }
@@ -239,9 +277,7 @@ impl Pages {
             let mut start = run.start;
             for end in kept.collect::<Vec<_>>().into_iter().chain([run.end]) {
                 if start < end {
-                    self.have.lock().remove(start..end);
-                    let (offset, len) = (start * PAGE_SIZE, (end - start) * PAGE_SIZE);
-                    let _ = self.node.punch_hole(offset, len);
+                    self.drop_run(start..end);
                 }
                 if end < run.end {
                     self.have.lock().insert(end..end + 1);
@@ -251,13 +287,18 @@ impl Pages {
         }
     }
 
-    /// What a page has, up to the end of the file.
+    /// Drops pages that nobody has mapped. Under `store`.
+    fn drop_run(&self, r: Range<u64>) {
+        let (offset, len) = (r.start * PAGE_SIZE, (r.end - r.start) * PAGE_SIZE);
+        self.have.lock().remove(r);
+        let _ = self.node.punch_hole(offset, len);
+    }
+
+    /// What a page has; zeros for what is not there.
     fn page(&self, page: u64) -> Vec<u8> {
-        let size = self.inode.known_size();
-        let len = size.saturating_sub(page * PAGE_SIZE).min(PAGE_SIZE);
-        let mut bytes = vec![0; len as usize];
+        let mut bytes = vec![0; PAGE];
         let n = self.node.read_at(page * PAGE_SIZE, &mut bytes).unwrap_or(0);
-        bytes.truncate(n);
+        bytes[n..].fill(0);
         bytes
     }
     /// Whether the server has what the page has, as far as mappings go.
@@ -283,7 +324,6 @@ impl Pages {
                     n => done += n,
                 }
             }
-            self.inode.attributes_changed();
             Ok(())
         })
     }
@@ -314,17 +354,24 @@ impl Pages {
         let most = (self.inode.conn.limits().write / PAGE).max(1);
         let mut result = Ok(());
         while let Some(first) = dirty.next() {
-            let (mut data, mut hashes) = (self.page(first), vec![(first, 0)]);
-            hashes[0].1 = hash(&data);
+            let mut data = self.page(first);
+            let mut hashes = vec![(first, hash(&data))];
             while hashes.len() < most
-                && data.len() % PAGE == 0
                 && let Some(next) = dirty.next_if_eq(&(first + hashes.len() as u64))
             {
                 let bytes = self.page(next);
                 hashes.push((next, hash(&bytes)));
                 data.extend_from_slice(&bytes);
             }
-            match write(&writer, first * PAGE_SIZE, &data) {
+            // Nothing behind the end of the file.
+            let left = self.inode.known_size().saturating_sub(first * PAGE_SIZE);
+            data.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+            if data.is_empty() {
+                continue;
+            }
+            let written = write(&writer, first * PAGE_SIZE, &data);
+            self.inode.pages_were_written();
+            match written {
                 // What comes meanwhile differs from this.
                 Ok(()) => hashes.iter().for_each(|(p, h)| self.note_clean(*p, *h)),
                 e => result = result.and(e),
@@ -366,7 +413,7 @@ impl Mappable for Pages {
         (at < end.min(size)).then_some(at)
     }
     fn write_back(&self, offset: u64, len: u64) {
-        let waits = |c: &dyn Client| !c.killed() || c.waits_at_end(Instant::now());
+        let waits = |c: &dyn Client| !c.killed() || c.waits_at_end();
         if !vfs::caller::client().is_ok_and(|c| waits(&*c)) {
             return;
         }
@@ -381,7 +428,7 @@ impl Mappable for Pages {
         const TRIES: u32 = 100;
         let page = offset / PAGE_SIZE;
         for _ in 0..TRIES {
-            let round = *self.store.lock();
+            let round = self.store.lock().round;
             let pages = self.inode.known_size().div_ceil(PAGE_SIZE);
             let hole = self.have.lock().hole(page);
             if hole.start != page || page >= pages {
@@ -393,13 +440,20 @@ impl Mappable for Pages {
             let n = (part.end - part.start) as usize * PAGE;
             let bytes = self.handle.read(page * PAGE_SIZE, n)?;
             let now = self.store.lock();
-            if *now != round {
+            // Others may have got some of it, and written there.
+            let hole = self.have.lock().hole(page);
+            if hole.start != page {
+                return Ok(());
+            }
+            let part = page..part.end.min(hole.end);
+            if !now.none_since(round, &part) {
                 continue;
             }
+            let most = (part.end - part.start) as usize * PAGE;
+            let bytes = &bytes[..bytes.len().min(most)];
             // Behind what came are zeros.
-            self.node.write_at(page * PAGE_SIZE, &bytes)?;
-            let size = self.inode.known_size().min(part.end * PAGE_SIZE);
-            self.node.extend_to(size)?;
+            self.node.write_at(page * PAGE_SIZE, bytes)?;
+            self.node.extend_to(part.end * PAGE_SIZE)?;
             self.have.lock().insert(part);
             return Ok(());
         }

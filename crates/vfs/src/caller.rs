@@ -6,7 +6,6 @@ use abi::errno::EIO;
 use std::any::Any;
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::time::Instant;
 use wait::Blocker;
 
 /// The caller, as file systems see it.
@@ -21,9 +20,9 @@ pub struct Caller<'a> {
 pub trait Client: Blocker + Send + Sync {
     fn credentials(&self) -> Arc<Credentials>;
     fn umask(&self) -> u32;
-    /// Whether it, which is killed, ends of its own will, and so waits until programs have heard of
-    /// that; `since` it began to wait.
-    fn waits_at_end(&self, since: Instant) -> bool;
+    /// Whether it, which is killed, ends of its own will and has time left in which it waits until
+    /// programs have heard of that.
+    fn waits_at_end(&self) -> bool;
     /// The task: downcast in the Sentry.
     fn task(&self) -> &dyn Any;
 }

@@ -19,7 +19,7 @@ use abi::errno::{EINVAL, ENODEV, ENOTDIR, ENOTTY, ESPIPE};
 use clas::Mappable;
 use parking_lot::Mutex;
 use std::any::Any;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use wait::read_slots::SlotSource;
 use wait::{Events, WaitQueue};
@@ -252,6 +252,8 @@ pub struct File {
     /// does. Unused where the host keeps it ([`FileOps::host_position`]): look with
     /// [`File::position`].
     pub pos: Mutex<u64>,
+    /// Where the last transfer began. Atomic: for who cannot wait for the position.
+    began_at: AtomicU64,
     /// Where it was opened; `None` for anonymous files. Immutable.
     pub path: Option<crate::Path>,
     /// Credentials of the opener. Immutable.
@@ -337,6 +339,7 @@ impl File {
             ops,
             flags: AtomicU32::new(flags),
             pos: Mutex::new(0),
+            began_at: AtomicU64::new(0),
             path,
             cred,
             sigio: crate::sigio::Sigio::default(),
@@ -498,6 +501,17 @@ impl File {
             None => Ok(*self.pos.lock()),
         }
     }
+    /// The same for lists of others': where a transfer began that is under way, which may wait for a
+    /// program.
+    pub fn shown_position(&self) -> Result<u64> {
+        match self.ops.host_position() {
+            Some(host) => host.get(),
+            None => Ok(match self.pos.try_lock() {
+                Some(pos) => *pos,
+                None => self.began_at.load(Ordering::Relaxed),
+            }),
+        }
+    }
     /// Moves the position to what a transfer at offsets has reached.
     pub fn set_position(&self, to: u64) -> Result<()> {
         match self.ops.host_position() {
@@ -533,6 +547,7 @@ impl File {
     /// transferred. Not for a position of the host's.
     pub fn at_position(&self, transfer: impl FnOnce(u64) -> Result<usize>) -> Result<usize> {
         let mut pos = self.pos.lock();
+        self.began_at.store(*pos, Ordering::Relaxed);
         let n = transfer(*pos)?;
         *pos += n as u64;
         Ok(n)

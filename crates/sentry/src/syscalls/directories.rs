@@ -51,6 +51,11 @@ fn dirents(cx: &Context, fd: Fd, to: BytesOut<u32>, layout: Layout) -> SysResult
     let room = (to.len as usize).min(1 << 20);
     let mut out: Vec<u8> = Vec::with_capacity(room.min(32 << 10));
     let mut too_small = false;
+    let asked = mm::UserRange {
+        va: to.va,
+        len: room as u64,
+    };
+    cx.mm().ask_for(&[asked]);
     let mut pos = f.pos.lock();
     let mut p = *pos;
     let cred = cx.cred();
@@ -82,7 +87,7 @@ fn dirents(cx: &Context, fd: Fd, to: BytesOut<u32>, layout: Layout) -> SysResult
     if too_small {
         return Err(EINVAL);
     }
-    cx.mm().copy_out(to.va, &out)?;
+    cx.mm().copy_out_now(to.va, &out)?;
     *pos = p;
     drop(pos);
     f.accessed();

@@ -140,6 +140,16 @@ fn of_any_file(
         {
             file_flags(cx, f, cmd, arg)?;
         }
+        IoctlCmd::FS_IOC_SETFLAGS | IoctlCmd::FS_IOC_FSSETXATTR => {
+            // As `vfs_fileattr_set` does it, before who serves the file is asked.
+            if let Some(p) = &f.path {
+                p.want_write()?;
+                if !vfs::mode::owner_or_capable(p.inode()?.perm()?, &cx.cred()) {
+                    return Err(EPERM);
+                }
+            }
+            return Ok(None);
+        }
         _ => return Ok(None),
     }
     Ok(Some(0))

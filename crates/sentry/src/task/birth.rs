@@ -19,8 +19,8 @@ use abi::SigSet;
 use abi::linux::CLOCK_BOOTTIME;
 use keys::Rings;
 use parking_lot::{Mutex, RwLock};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use vfs::{FdTable, FsContext};
 
 /// What a new task is made of.
@@ -184,7 +184,7 @@ impl Task {
             pending: Pending::default(),
             mask: AtomicU64::new(a.mask.minus(SigSet::UNBLOCKABLE).0),
             killed: AtomicBool::new(false),
-            ends_by_itself: AtomicBool::new(false),
+            ends_until: OnceLock::new(),
             in_app: AtomicBool::new(false),
             attention: AtomicBool::new(true),
             parker: kernel.parker(),

@@ -64,8 +64,8 @@ use mm::Mm;
 use parking_lot::{Mutex, RwLock};
 use platform::Interrupter;
 use signal::Pending;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use vfs::caller::Client;
 use vfs::fd_table::Room;
@@ -117,8 +117,8 @@ pub struct Task {
     /// SIGKILL or the group's end: the task ends at the next boundary. Invariant: once true it
     /// stays so; then the task is kicked.
     killed: AtomicBool,
-    /// It ends, and not by a signal.
-    ends_by_itself: AtomicBool,
+    /// Until when it waits for programs that serve its files; set when it ends, not by a signal.
+    ends_until: OnceLock<Instant>,
     /// Whether it runs application code. Own; with `attention` see [`notice`].
     in_app: AtomicBool,
     /// Set by [`Task::kick`]; the boundary looks closer when it is, and takes it.
@@ -461,7 +461,12 @@ impl Task {
     }
     /// It ends of its own will: programs that serve its files may hear of that while it waits.
     fn may_take_its_time(&self) {
-        self.ends_by_itself.store(true, Ordering::Relaxed);
+        /// Less than those wait who end containers, and who look for memory ([`kernel::memory`]):
+        /// nothing ends it sooner.
+        ///
+        /// [`kernel::memory`]: crate::kernel::memory
+        const PATIENCE: Duration = Duration::from_secs(4);
+        let _ = self.ends_until.set(Instant::now() + PATIENCE);
     }
     /// Ends the task at its next boundary.
     pub fn kill(&self) {
@@ -695,19 +700,8 @@ impl Client for Task {
     fn umask(&self) -> u32 {
         self.fs().umask()
     }
-    /// As long as the first process of its namespace does not end: then all are to. That one itself
-    /// ends in less time than those who manage containers wait for it.
-    fn waits_at_end(&self, since: Instant) -> bool {
-        const FIRST: Duration = Duration::from_secs(5);
-        if !self.ends_by_itself.load(Ordering::Relaxed) {
-            return false;
-        }
-        if self.group.pid.is_init() {
-            return since.elapsed() < FIRST;
-        }
-        let first = self.pid.ns.init();
-        let first = self.kernel.tasks.lock().some_thread(first);
-        first.is_some_and(|t| !t.is_killed())
+    fn waits_at_end(&self) -> bool {
+        (self.ends_until.get()).is_some_and(|t| Instant::now() < *t)
     }
     fn task(&self) -> &dyn std::any::Any {
         self

@@ -162,10 +162,11 @@ impl DynFile for FdInfo {
         let files = task.files();
         let f = files.get(self.fd).map_err(|_| ENOENT)?;
         let cloexec = files.cloexec(self.fd)? == vfs::fd_table::CloseOnExec::Yes;
+        drop(files);
         let flags = f.flags_told() | if cloexec { vfs::file::O_CLOEXEC } else { 0 };
         let ino = f.ops.stat().map_or(0, |s| s.ino);
         let mnt = f.path.as_ref().map_or(0, |p| p.mnt.id);
-        let pos = f.position()?;
+        let pos = f.shown_position()?;
         let more = match f.ops::<crate::task::pidfd::PidFd>() {
             Some(p) => p.info(&self.me.ns),
             None => f.ops.fdinfo(),
