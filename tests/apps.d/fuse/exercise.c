@@ -30,7 +30,7 @@ int main(int c, char **v)
 	int fd = open(v[1], O_RDWR | O_CREAT | O_TRUNC, 0644);
 	char *held = keep ? mmap(0, MAX, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : 0;
 	for (int i = 0; i < n; i++) {
-		long off = rnd(MAX), len = rnd(rnd(8) ? 9000 : 70000) + 1, whole;
+		long off = rnd(MAX), len = rnd(rnd(8) ? 9000 : 70000) + 1;
 		switch (rnd(10)) {
 		case 0: case 1:
 			if (off + len > MAX) len = MAX - off;
