@@ -1267,7 +1267,7 @@ static void by_force(void)
 
 static void in_a_namespace(void)
 {
-	mkdir("m", 0777), chmod("m", 0777), chmod(".", 0777);
+	mkdir("m", 0777), chmod("m", 0777), chmod(".", 0777), mkdir("pts", 0777);
 	unshare(CLONE_NEWNS);
 	mount("none", "/", 0, MS_REC | MS_PRIVATE, 0);
 	mkdir("t", 0755), mount("none", "t", "tmpfs", 0, 0);
@@ -1297,6 +1297,9 @@ static void in_a_namespace(void)
 		T(open("m/dev", O_RDWR));
 		show("strange", "m/strange");
 		T(chown("m/f", 0, 1));
+		T(mount("devpts", "pts", "devpts", 0, "newinstance,ptmxmode=0666"));
+		T(open("pts/ptmx", O_RDWR | O_NOCTTY) >= 0);
+		T(open("pts/0", O_RDWR | O_NOCTTY) >= 0 || errno == EIO);
 		T(umount2("m", 0)));
 }
 

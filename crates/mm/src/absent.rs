@@ -15,7 +15,7 @@
 use crate::state::State;
 use crate::user::UserRange;
 use crate::vma::FileRef;
-use crate::{Mm, Result};
+use crate::{Mm, PAGE, Result};
 use abi::errno::ENOMEM;
 use std::ops::Range;
 use std::sync::Arc;
@@ -67,12 +67,16 @@ impl Mm {
             let end = r.va.0.saturating_add(r.len);
             for (file, part) in self.served(r.va.0..end) {
                 let mut at = part.start;
-                while let Some(offset) = file.mappable.first_absent(at, part.end) {
+                // (A program may take away again what it gave.)
+                let mut tries = u64::from(TRIES) + (part.end - part.start) / PAGE;
+                while let Some(offset) = file.mappable.first_absent(at, part.end)
+                    && tries > 0
+                {
                     let file = file.clone();
                     if self.fill(&Absent { file, offset }).is_err() {
                         return;
                     }
-                    at = offset;
+                    (at, tries) = (offset, tries - 1);
                 }
             }
         }

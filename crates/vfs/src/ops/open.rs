@@ -107,9 +107,11 @@ fn asked(kind: FileType, flags: u32) -> FsAccess {
 }
 
 /// Whether devices can be opened there (`may_open_dev`): on no file system that somebody in a user
-/// namespace mounted.
+/// namespace mounted, unless its nodes are the kernel's (`SB_I_NODEV`, which devpts takes away).
 fn shows_devices(p: &Path) -> bool {
-    !p.mnt.flags().contains(MountFlags::NODEV) && p.mnt.sb().owner().is_initial()
+    let sb = p.mnt.sb();
+    !p.mnt.flags().contains(MountFlags::NODEV)
+        && (sb.owner().is_initial() || sb.fs.name() == "devpts")
 }
 
 /// A file that was made, and what making opened.
