@@ -502,6 +502,10 @@ static void options(void)
 	T(mounts("fuse", "fd=999,rootmode=40000,user_id=0,group_id=0"));
 	T(mounts("fuse", "fd=x,rootmode=40000,user_id=0,group_id=0"));
 	T(mounts("tmpfs.x", ""));
+	snprintf(o, sizeof o, "fd=%d,rootmode=40000,user_id=0,group_id=0", fuse_fd);
+	T(mounts("fuse.", o));
+	snprintf(o, sizeof o, "fd=%d,rootmode=40000,user_id=0,group_id=0,subtype=y", fuse_fd);
+	T(mounts("fuse.x", o));
 	T(mounts("nofuse.x", ""));
 	snprintf(o, sizeof o, "fd=%d,rootmode=040000,user_id=3,group_id=4,default_permissions,allow_other,max_read=8192", fuse_fd);
 	T(mounts("fuse.some.kind", o));

@@ -21,13 +21,23 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Others may take away again what was got.
+/// So often the same page is asked for: others may take away again what was got.
 const TRIES: u32 = 1000;
+
+/// What is asked for at once of a transfer's memory, bytes: it may end sooner.
+pub(crate) const PIECE: u64 = 1 << 20;
 
 /// A page that is missing of a file.
 pub(crate) struct Absent {
     pub(crate) file: Arc<FileRef>,
     pub(crate) offset: u64,
+}
+
+impl Absent {
+    /// Which page of which file.
+    fn place(&self) -> (usize, u64) {
+        (Arc::as_ptr(&self.file).addr(), self.offset)
+    }
 }
 
 /// A mapped part of a served file.
@@ -45,39 +55,56 @@ impl Mm {
     /// As `Mm::with`, for what touches pages: `f` runs again once what it found absent is there. So
     /// it does nothing before that it cannot do twice. The caller holds no lock.
     pub(crate) fn with_filled<R>(&self, mut f: impl FnMut(&mut State) -> R) -> R {
-        for _ in 0..TRIES {
+        let (mut last, mut tries) = (None, 0);
+        loop {
             let (r, absent) = self.with(|st| {
                 let r = f(st);
                 (r, st.absent.take())
             });
-            match absent {
-                Some(a) if self.fill(&a).is_ok() => {}
-                _ => return r,
+            let Some(a) = absent else { return r };
+            tries = if last == Some(a.place()) {
+                tries + 1
+            } else {
+                0
+            };
+            last = Some(a.place());
+            if tries == TRIES || self.fill(&a).is_err() {
+                return r;
             }
         }
-        self.with(f)
     }
 
-    /// Asks for what is missing of these ranges, as far as programs answer. The caller holds no lock.
+    /// Asks for what is missing of the first bytes of these ranges (a mebibyte), as far as programs
+    /// answer. The caller holds no lock.
     pub fn ask_for(&self, ranges: &[UserRange]) {
         if !self.serves.load(Ordering::Relaxed) {
             return;
         }
+        let mut left = PIECE;
         for r in ranges {
-            let end = r.va.0.saturating_add(r.len);
-            for (file, part) in self.served(r.va.0..end) {
-                let mut at = part.start;
-                // (A program may take away again what it gave.)
-                let mut tries = u64::from(TRIES) + (part.end - part.start) / PAGE;
-                while let Some(offset) = file.mappable.first_absent(at, part.end)
-                    && tries > 0
-                {
-                    let file = file.clone();
-                    if self.fill(&Absent { file, offset }).is_err() {
-                        return;
-                    }
-                    (at, tries) = (offset, tries - 1);
+            let len = r.len.min(left);
+            left -= len;
+            self.ask(r.va.0..r.va.0.saturating_add(len));
+        }
+    }
+    /// Asks for all that is missing of a range.
+    pub(crate) fn ask(&self, r: Range<u64>) {
+        if !self.serves.load(Ordering::Relaxed) {
+            return;
+        }
+        for (file, part) in self.served(r) {
+            let mut at = part.start;
+            // (A program may take away again what it gave.)
+            let mut tries = u64::from(TRIES) + (part.end - part.start) / PAGE;
+            while let Some(offset) = file.mappable.first_absent(at, part.end)
+                && tries > 0
+            {
+                let file = file.clone();
+                if self.fill(&Absent { file, offset }).is_err() {
+                    // (It may not be needed.)
+                    break;
                 }
+                (at, tries) = (offset, tries - 1);
             }
         }
     }

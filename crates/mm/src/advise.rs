@@ -40,6 +40,7 @@ impl Mm {
             MADV_POPULATE_WRITE => PopulateFor::Write,
             _ => return self.with(|st| st.madvise(r, advice)),
         };
+        self.ask(r.clone());
         self.with_filled(|st| st.populate_strictly(r.clone(), what))
     }
 

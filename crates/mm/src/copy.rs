@@ -630,6 +630,7 @@ impl Mm {
     /// Makes `[va, va + len)` accessible as far as it can be; gives the bytes. For calls that must
     /// not fail half-way.
     pub fn prefault(&self, va: Va, len: u64, access: Access) -> u64 {
+        self.ask(va.0..va.0.saturating_add(len));
         self.with_filled(|st| {
             let mut done = 0;
             while done < len {

@@ -36,14 +36,14 @@ impl Mm {
         let child = Mm::new(self.clas.clone(), space);
         child.privacy.inherit(&self.privacy);
         child.barriers.register(self.barriers.registered());
-        let serves = self.serves.load(Ordering::Relaxed);
-        child.serves.store(serves, Ordering::Relaxed);
         if let Some(user) = user {
             child.charge_to(user);
         }
         let unpinned = self.pins.write();
         self.with(|st| {
             let mut to = child.state.lock();
+            let serves = self.serves.load(Ordering::Relaxed);
+            child.serves.store(serves, Ordering::Relaxed);
             let entries = st.vmas.len() + st.pmas.len();
             to.quota.take(&self.clas, st.vmas.len(), entries)?;
             if !st.patches.is_empty()

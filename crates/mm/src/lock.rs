@@ -35,6 +35,11 @@ impl Mm {
             return Err(EINVAL);
         }
         let set = if flags == 0 { VmaFlags::LOCKED } else { BOTH };
+        if flags == 0
+            && let Ok(r) = touched(va, len)
+        {
+            self.ask(r);
+        }
         self.with_filled(|st| {
             if st.room.limits().memlock == 0 {
                 return Err(EPERM);

@@ -91,6 +91,7 @@ impl<'a> UserIo<'a> {
         };
         front.limit(n);
         self.advance(front.left);
+        self.mm.ask_for(&front.ranges);
         front
     }
 

@@ -482,7 +482,7 @@ impl File {
         if let Some(host) = self.ops.host_position() {
             return host.seek(offset, whence);
         }
-        let mut pos = self.pos.lock();
+        let mut pos = self.lock_position();
         let new = match whence {
             0 => u64::try_from(offset).map_err(|_| EINVAL)?,
             1 => pos.checked_add_signed(offset).ok_or(EINVAL)?,
@@ -500,6 +500,12 @@ impl File {
             Some(host) => host.get(),
             None => Ok(*self.pos.lock()),
         }
+    }
+    /// The position, for a transfer that moves it.
+    pub fn lock_position(&self) -> parking_lot::MutexGuard<'_, u64> {
+        let pos = self.pos.lock();
+        self.began_at.store(*pos, Ordering::Relaxed);
+        pos
     }
     /// The same for lists of others': where a transfer began that is under way, which may wait for a
     /// program.
@@ -546,8 +552,7 @@ impl File {
     /// Runs a transfer at the position, which nobody else moves meanwhile, and moves it by what was
     /// transferred. Not for a position of the host's.
     pub fn at_position(&self, transfer: impl FnOnce(u64) -> Result<usize>) -> Result<usize> {
-        let mut pos = self.pos.lock();
-        self.began_at.store(*pos, Ordering::Relaxed);
+        let mut pos = self.lock_position();
         let n = transfer(*pos)?;
         *pos += n as u64;
         Ok(n)
@@ -601,7 +606,7 @@ impl File {
     /// Writes at the end, and moves the position there (`RWF_APPEND`). Only where there is a
     /// position. Nothing is moved where there is nothing to write.
     pub fn append(&self, src: &mut dyn Source) -> Result<usize> {
-        let mut pos = self.pos.lock();
+        let mut pos = self.lock_position();
         if src.remaining() == 0 {
             return self.ops.write(self, src, *pos);
         }

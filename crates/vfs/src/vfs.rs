@@ -171,11 +171,17 @@ impl dyn FsType {
         let escape = self.escapes_commas().then_some('\\');
         let mut params = Params::default();
         if let (_, Some(sub)) = split_subtype(name) {
-            params
-                .0
-                .push(self.parse(cx, Param::new(SUBTYPE, Some(sub)))?);
+            if sub.is_empty() {
+                return Err(EINVAL);
+            }
+            let sub = Param::new(SUBTYPE, Some(sub));
+            params.0.push(self.parse(cx, sub)?);
         }
         for p in Params::split(data, escape).0 {
+            let twice = p.key == SUBTYPE && params.0.iter().any(|o| o.key == SUBTYPE);
+            if twice {
+                return Err(EINVAL);
+            }
             if self.parameters().contains(&p.key.as_str()) {
                 params.0.push(self.parse(cx, p)?);
             } else if !self.ignores_unknown() && !matches!(&*p.key, "ro" | "rw" | "source") {

@@ -56,7 +56,7 @@ fn dirents(cx: &Context, fd: Fd, to: BytesOut<u32>, layout: Layout) -> SysResult
         len: room as u64,
     };
     cx.mm().ask_for(&[asked]);
-    let mut pos = f.pos.lock();
+    let mut pos = f.lock_position();
     let mut p = *pos;
     let cred = cx.cred();
     let reader = vfs::Caller {

@@ -72,6 +72,8 @@ pub fn finish(mut cx: Context) {
     drop(cx);
     // With its files, as Linux does (`io_uring_files_cancel`).
     task.leave_uring(super::uring::work::Leaves::AtExit);
+    // Its parent goes on before files are closed, which may take time.
+    task.end_vfork();
     if status & 0x7f == 0 {
         task.may_take_its_time();
     }
@@ -79,7 +81,6 @@ pub fn finish(mut cx: Context) {
     drop(files);
     // What it kept is given back before anybody hears of the end.
     later::run();
-    task.end_vfork();
     drop(task.take_keyrings());
     // While the memory is there, as Linux does (`exit_aio`).
     drop(task.leave_aio());

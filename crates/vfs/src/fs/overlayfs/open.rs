@@ -84,6 +84,12 @@ impl FileOps for OpenUnionFile {
     fn ioctl(&self, _: &File, cx: &dyn IoctlContext, cmd: u32, arg: u64) -> Result<u64> {
         self.real.ops.ioctl(&self.real, cx, cmd, arg)
     }
+    fn may_map_shared(&self) -> Result<()> {
+        self.real.ops.may_map_shared()
+    }
+    fn short_is_final(&self) -> bool {
+        self.real.ops.short_is_final()
+    }
     fn mappable(&self) -> Result<Arc<dyn Mappable>> {
         self.real.ops.mappable()
     }
