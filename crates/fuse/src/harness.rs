@@ -89,8 +89,7 @@ pub fn connection() -> Arc<Connection> {
 #[cfg(fuzzing)]
 pub fn answers(bytes: &[u8]) {
     use crate::proto::{InHeader, InitOut, OutHeader, parse};
-    use vfs::mode::Want;
-    use vfs::{Caller, File, FileType, Inode, NewNode};
+    use vfs::FileType;
     use zerocopy::IntoBytes;
 
     let c = connection();
@@ -98,48 +97,7 @@ pub fn answers(bytes: &[u8]) {
     let me = Arc::new(Me::default());
     let asks = std::thread::spawn({
         let (me, root) = (me.clone(), root.clone());
-        move || {
-            let _acts = me.acts();
-            let cred = me.credentials();
-            let cx = Caller {
-                cred: &cred,
-                task: &(),
-            };
-            let new = NewNode {
-                mode: 0o644,
-                uid: 0,
-                gid: 0,
-            };
-            for name in [b"a", b"b"] {
-                if let Ok(i) = root.lookup(&cx, name) {
-                    let _ = (
-                        i.stat(),
-                        i.readlink(&cx),
-                        i.list_xattr(),
-                        i.get_xattr(b"user.a"),
-                    );
-                    let _ = i.permission(&cx, Want::EXEC);
-                    let _ = root.search(&cx, name, Some(&i));
-                }
-            }
-            let dir = (root.clone() as Arc<dyn Inode>).open(&cx, 0);
-            if let Ok(ops) = dir {
-                let f = File::new(ops, 0, None, cred.clone());
-                let (mut pos, mut left) = (0, 100);
-                let _ = f.ops.read_dir(&f, &mut pos, &mut |_| {
-                    left -= 1;
-                    left > 0
-                });
-            }
-            if let Ok((_, Some(ops))) = root.create_open(&cx, b"new", new, 2) {
-                let f = File::new(ops, 2, None, cred.clone());
-                let mut b = [0; 5000];
-                let _ = f.ops.read(&f, &mut vfs::file::BufSink::new(&mut b), 3);
-                let _ = f.ops.write(&f, &mut vfs::file::BufSource::new(&b), 3);
-                let _ = f.ops.seek_from(3, 0);
-                let _ = f.ops.flush(&f, 1);
-            }
-        }
+        move || looks(&me, &root)
     });
     let mut left = bytes;
     while !asks.is_finished() {
@@ -177,4 +135,52 @@ pub fn answers(bytes: &[u8]) {
     }
     c.abort();
     let _ = asks.join();
+}
+
+/// A task that looks at a directory, and makes a file in it.
+#[cfg(fuzzing)]
+fn looks(me: &Arc<Me>, root: &Arc<crate::inode::FuseInode>) {
+    use vfs::mode::Want;
+    use vfs::{Caller, File, Inode, NewNode};
+
+    let _acts = me.acts();
+    let cred = me.credentials();
+    let cx = Caller {
+        cred: &cred,
+        task: &(),
+    };
+    let new = NewNode {
+        mode: 0o644,
+        uid: 0,
+        gid: 0,
+    };
+    for name in [b"a", b"b"] {
+        if let Ok(i) = root.lookup(&cx, name) {
+            let _ = (
+                i.stat(),
+                i.readlink(&cx),
+                i.list_xattr(),
+                i.get_xattr(b"user.a"),
+            );
+            let _ = i.permission(&cx, Want::EXEC);
+            let _ = root.search(&cx, name, Some(&i));
+        }
+    }
+    let dir = (root.clone() as Arc<dyn Inode>).open(&cx, 0);
+    if let Ok(ops) = dir {
+        let f = File::new(ops, 0, None, cred.clone());
+        let (mut pos, mut left) = (0, 100);
+        let _ = f.ops.read_dir(&f, &mut pos, &mut |_| {
+            left -= 1;
+            left > 0
+        });
+    }
+    if let Ok((_, Some(ops))) = root.create_open(&cx, b"new", new, 2) {
+        let f = File::new(ops, 2, None, cred.clone());
+        let mut b = [0; 5000];
+        let _ = f.ops.read(&f, &mut vfs::file::BufSink::new(&mut b), 3);
+        let _ = f.ops.write(&f, &mut vfs::file::BufSource::new(&b), 3);
+        let _ = f.ops.seek_from(3, 0);
+        let _ = f.ops.flush(&f, 1);
+    }
 }

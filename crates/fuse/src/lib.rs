@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`mount`] | mount(2): its options, the file system |
 //! | [`device`] | `/dev/fuse`: where a server reads requests and writes answers |
-//! | `inode` | files: names, attributes |
+//! | `inode`, `attributes` | files: names; attributes, and changes of data |
 //! | `file`, `dir` | what is open |
 //! | `pages` | pages of files that are mapped |
 //! | `known` | what was told of a file, and for how long that holds |
@@ -42,6 +42,7 @@
 //! requests by io_uring.
 #![forbid(unsafe_code)]
 
+mod attributes;
 mod connection;
 pub mod device;
 mod dir;

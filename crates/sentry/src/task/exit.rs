@@ -77,8 +77,7 @@ pub fn finish(mut cx: Context) {
     if status & 0x7f == 0 {
         task.may_take_its_time();
     }
-    let files = task.take_files();
-    drop(files);
+    drop(task.take_files());
     // What it kept is given back before anybody hears of the end.
     later::run();
     drop(task.take_keyrings());

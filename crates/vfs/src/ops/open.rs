@@ -123,6 +123,15 @@ enum Creation {
     Yes(Option<Arc<dyn FileOps>>),
 }
 
+impl Creation {
+    fn parts(self) -> (bool, Option<Arc<dyn FileOps>>) {
+        match self {
+            Creation::No => (false, None),
+            Creation::Yes(opened) => (true, opened),
+        }
+    }
+}
+
 impl PathCx<'_> {
     /// `openat(2)` and `openat2(2)`.
     pub fn open(&self, at: &At, path: &[u8], how: OpenHow) -> Result<Arc<File>> {
@@ -346,10 +355,7 @@ impl PathCx<'_> {
     fn open_at(&self, p: Path, mut flags: u32, want: Want, made: Creation) -> Result<Arc<File>> {
         let inode = p.inode()?.clone();
         let kind = inode.file_type();
-        let (is_made, opened) = match made {
-            Creation::No => (false, None),
-            Creation::Yes(opened) => (true, opened),
-        };
+        let (is_made, opened) = made.parts();
         if flags & O_CREAT != 0 && !is_made && kind == FileType::Directory {
             return Err(EISDIR);
         }
@@ -405,10 +411,7 @@ impl PathCx<'_> {
                 self.change_size(&p, 0)?;
             }
         }
-        let ops = match opened {
-            Some(ops) => ops,
-            None => self.open_inode(&p, inode, flags)?,
-        };
+        let ops = opened.map_or_else(|| self.open_inode(&p, inode, flags), Ok)?;
         let file = File::new(ops, flags, Some(p), self.cred().clone());
         file.set_denied(denied);
         if let Some(g) = guard {
