@@ -16,10 +16,11 @@
 //!
 //! - A server is a program as any other: it may answer late, never, twice, with anything. What it
 //!   writes is copied once, bounded by what was asked for, and checked.
-//! - Threads wait for a server in `Connection::call` and nowhere else. Whoever waits there is a task
-//!   ([`vfs::caller::Client`]) that is woken by its end, at once: it leaves its request behind. A
-//!   signal makes an INTERRUPT and the wait goes on, as on Linux. Threads of the kernel's own never
-//!   wait: `EIO`.
+//! - Threads wait for a server in `Connection::call` and `call_to_the_end`, and for writes on their
+//!   way in `FuseInode::settle`, and nowhere else. Whoever waits there is a task
+//!   ([`vfs::caller::Client`]) that is woken by its end, at once: it leaves its request behind. (At
+//!   an end of its own will it waits a little for its files to be flushed.) A signal makes an
+//!   INTERRUPT and the wait goes on, as on Linux. Threads of the kernel's own never wait: `EIO`.
 //! - Who waits holds no lock but those of this file system's names (`Dentry::dir_lock`, by which
 //!   Linux's readers and writers wait as well), of attributes, of one file's appends, and of the
 //!   position of its own open file. No lock of this crate but the one for appends.
