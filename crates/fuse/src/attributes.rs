@@ -89,9 +89,7 @@ impl FuseInode {
     }
     /// They are asked for again.
     pub fn attributes_changed(&self) {
-        let mut k = self.known.lock();
-        k.valid = Valid::No;
-        k.version = self.conn.new_version();
+        self.known.lock().ask_again(self.conn.new_version());
     }
     /// Its data were changed elsewhere.
     pub fn data_changed(&self, offset: u64, len: u64) {
@@ -119,8 +117,7 @@ impl FuseInode {
         let mut k = self.known.lock();
         if self.changes.load(Ordering::Relaxed) == changes && size < k.stat.size {
             k.stat.size = size;
-            k.valid = Valid::No;
-            k.version = self.conn.new_version();
+            k.ask_again(self.conn.new_version());
         }
     }
     /// The names in it are asked for again.
@@ -223,8 +220,7 @@ impl FuseInode {
         {
             let mut k = self.known.lock();
             k.stat.size = 0;
-            k.valid = Valid::No;
-            k.version = self.conn.new_version();
+            k.ask_again(self.conn.new_version());
         }
         self.was_cut(0);
     }
@@ -232,8 +228,7 @@ impl FuseInode {
     pub fn grew_to(&self, size: u64) {
         let mut k = self.known.lock();
         k.stat.size = k.stat.size.max(size);
-        k.valid = Valid::No;
-        k.version = self.conn.new_version();
+        k.ask_again(self.conn.new_version());
     }
 
     // Pages

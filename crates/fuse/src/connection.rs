@@ -5,7 +5,7 @@
 //! once it has an answer, or the connection has ended. A caller that is killed leaves; what the
 //! server gives it when it is gone (a look-up, an open file) is given back at once (`undo`).
 
-use crate::file::{RELEASE, owes};
+use crate::file::owes;
 use crate::inode::FuseInode;
 use crate::mount::Options;
 use crate::proto::{
@@ -43,7 +43,7 @@ const READ_AHEAD: u32 = 128 << 10;
 const FORGET_RUN: i32 = 16;
 const FORGET_PAUSE: i32 = 8;
 /// What a request takes beside its bytes and its answer's.
-const REQUEST: usize = 512;
+pub const REQUEST: usize = 512;
 
 /// What a connection is made of, beside what mount(2) was told.
 pub struct Made {
@@ -457,7 +457,7 @@ impl Connection {
                 Op::Opendir => Op::Releasedir,
                 _ => Op::Release,
             };
-            self.release(op, of, out.fh, 0, Some(owes(RELEASE)));
+            self.release(op, of, out.fh, 0, Some(owes(REQUEST)));
         }
         if node != 0 && node != ROOT {
             self.forget(node, 1);
@@ -740,7 +740,7 @@ impl Connection {
 
     /// An answer, of which so much came as [`Connection::expects`] said. `EINVAL`, too, where it is
     /// none: who asked gets `EIO`.
-    pub fn answer(self: &Arc<Self>, device: u64, h: &OutHeader, body: Vec<u8>) -> Result<()> {
+    pub fn answer(&self, device: u64, h: &OutHeader, body: Vec<u8>) -> Result<()> {
         let mut st = self.state.lock();
         if h.unique & INTERRUPT_BIT != 0 {
             match Errno::new(-h.error) {

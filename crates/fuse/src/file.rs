@@ -1,6 +1,6 @@
 //! Open regular files.
 
-use crate::connection::{Answer, Call, Charged, Limits};
+use crate::connection::{Answer, Charged, Limits, REQUEST};
 use crate::inode::FuseInode;
 use crate::pages::Pages;
 use crate::proto::{
@@ -38,7 +38,7 @@ impl Handle {
             fh: out.fh,
             how: OpenFlags::from_bits_retain(out.flags),
             flags,
-            release: Some(owes(RELEASE)),
+            release: Some(owes(REQUEST)),
         }
     }
     /// Of a server that need not know what is open (`no_open`).
@@ -80,46 +80,33 @@ impl Handle {
         if op == Op::Read {
             self.inode.settle()?;
         }
-        self.inode.ask(op, &[question.as_bytes()], Answer::UpTo(n))
+        self.inode
+            .call(None, op, &[question.as_bytes()], Answer::UpTo(n))
     }
     /// Writes bytes, which are not more than the server takes at once; gives how many it took.
     pub fn write(&self, offset: u64, data: &[u8], flags: u32) -> Result<usize> {
         let question = self.write_in(offset, data.len(), 0, flags);
-        let answer = Answer::Exactly(size_of::<WriteOut>());
-        let a = self
-            .inode
-            .ask(Op::Write, &[question.as_bytes(), data], answer)?;
-        let (out, _) = parse::<WriteOut>(&a)?;
-        let n = out.size as usize;
-        if n > data.len() { Err(EIO) } else { Ok(n) }
+        let parts = [question.as_bytes(), data];
+        let call = self.inode.question(Op::Write, &parts, WRITTEN)?;
+        taken(&self.inode.conn.call(None, &call)?, data)
     }
     /// As [`Handle::write`], of pages: the server gets it in any case.
     pub fn write_back(&self, offset: u64, data: &[u8]) -> Result<usize> {
-        self.inode.good()?;
         let question = self.write_in(offset, data.len(), WRITE_CACHE, self.flags);
-        let a = self.inode.conn.call_to_the_end(&Call {
-            op: Op::Write,
-            node: self.inode.node,
-            parts: &[question.as_bytes(), data],
-            answer: Answer::Exactly(size_of::<WriteOut>()),
-        })?;
-        let n = parse::<WriteOut>(&a)?.0.size as usize;
-        if n > data.len() { Err(EIO) } else { Ok(n) }
+        let parts = [question.as_bytes(), data];
+        let call = self.inode.question(Op::Write, &parts, WRITTEN)?;
+        taken(&self.inode.conn.call_to_the_end(&call)?, data)
     }
-    /// As [`Handle::write_back`], without waiting for it ([`FuseInode::settle`]). `ENOMEM`: whom the thread acts for
-    /// has no memory for it.
+    /// As [`Handle::write_back`], without waiting for it ([`FuseInode::settle`]). `ENOMEM`: whom the
+    /// thread acts for has no memory for it.
     pub fn post_write(&self, offset: u64, data: &[u8]) -> Result<()> {
         let question = self.write_in(offset, data.len(), WRITE_CACHE, self.flags);
+        let parts = [question.as_bytes(), data];
+        let call = self.inode.question(Op::Write, &parts, WRITTEN)?;
         let cred = vfs::caller::client()?.credentials();
         let charged = Charged {
-            charge: Some(cred.kmem(data.len() + RELEASE, ENOMEM)?),
+            charge: Some(cred.kmem(data.len() + REQUEST, ENOMEM)?),
             writes: Some(self.inode.clone()),
-        };
-        let call = Call {
-            op: Op::Write,
-            node: self.inode.node,
-            parts: &[question.as_bytes(), data],
-            answer: Answer::Exactly(size_of::<WriteOut>()),
         };
         self.inode.posts();
         self.inode.conn.post(&call, charged);
@@ -166,8 +153,14 @@ impl Drop for Handle {
     }
 }
 
-/// What a request takes that nobody waits for, beside its bytes.
-pub const RELEASE: usize = 512;
+/// The answer to WRITE.
+const WRITTEN: Answer = Answer::Exactly(size_of::<WriteOut>());
+
+/// How much of the data a server took.
+fn taken(answer: &[u8], data: &[u8]) -> Result<usize> {
+    let n = parse::<WriteOut>(answer)?.0.size as usize;
+    if n > data.len() { Err(EIO) } else { Ok(n) }
+}
 
 /// So much of the kernel's memory is whom this thread acts for's, whether there is room or not.
 pub fn owes(bytes: usize) -> Charge {
@@ -542,12 +535,8 @@ impl FileOps for OpenFile {
             lock_owner: table,
             ..FlushIn::default()
         };
-        let call = Call {
-            op: Op::Flush,
-            node: self.inode.node,
-            parts: &[question.as_bytes()],
-            answer: Answer::Exactly(0),
-        };
+        let parts = [question.as_bytes()];
+        let call = self.inode.question(Op::Flush, &parts, Answer::Exactly(0))?;
         let conn = &self.inode.conn;
         let told = conn.if_known(Op::Flush, ENOSYS, || conn.call_to_the_end(&call));
         written.and(optional(told))

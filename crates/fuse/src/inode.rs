@@ -1,8 +1,8 @@
 //! Files, as their server tells of them: names and attributes.
 
-use crate::connection::{Answer, Call, Connection};
+use crate::connection::{Answer, Call, Connection, REQUEST};
 use crate::dir::OpenDir;
-use crate::file::{Handle, OpenFile, RELEASE, owes};
+use crate::file::{Handle, OpenFile, owes};
 use crate::known::{Known, NameKey, Valid, kind_of, stat};
 use crate::pages::Pages;
 use crate::proto::{
@@ -170,9 +170,7 @@ impl Connection {
         if let Some(old) = other {
             old.mark_bad();
         }
-        inode.lookups.fetch_add(1, Ordering::Relaxed);
-        let valid = Valid::told(e.attr_valid, e.attr_valid_nsec);
-        inode.learn(told, valid, asked);
+        inode.looked_up(e, told, asked);
         Ok(inode)
     }
 }
@@ -198,6 +196,28 @@ impl FuseInode {
         }
         Ok(())
     }
+    /// An answer names it: one look-up more, and what that tells.
+    fn looked_up(&self, e: &EntryOut, told: Stat, asked: u64) {
+        self.lookups.fetch_add(1, Ordering::Relaxed);
+        self.learn(told, Valid::told(e.attr_valid, e.attr_valid_nsec), asked);
+    }
+    /// A question about it.
+    pub(crate) fn question<'a>(
+        &self,
+        op: Op,
+        parts: &'a [&'a [u8]],
+        answer: Answer,
+    ) -> Result<Call<'a>> {
+        self.good()?;
+        let node = self.node;
+        Ok(Call {
+            op,
+            node,
+            parts,
+            answer,
+        })
+    }
+    /// Asks in the name of `cred`, or of whom the thread acts for.
     pub(crate) fn call(
         &self,
         cred: Option<&Credentials>,
@@ -205,21 +225,9 @@ impl FuseInode {
         parts: &[&[u8]],
         answer: Answer,
     ) -> Result<Vec<u8>> {
-        self.good()?;
-        let node = self.node;
-        let call = Call {
-            op,
-            node,
-            parts,
-            answer,
-        };
-        self.conn.call(cred, &call)
+        self.conn.call(cred, &self.question(op, parts, answer)?)
     }
-    /// Asks in the name of whom the thread acts for.
-    pub fn ask(&self, op: Op, parts: &[&[u8]], answer: Answer) -> Result<Vec<u8>> {
-        self.call(None, op, parts, answer)
-    }
-    /// As [`FuseInode::ask`], of what a server need not know; in the name of `cred` if there is one.
+    /// As [`FuseInode::call`], of what a server need not know.
     pub fn call_known(
         &self,
         cred: Option<&Credentials>,
@@ -228,14 +236,7 @@ impl FuseInode {
         answer: Answer,
         otherwise: Errno,
     ) -> Result<Vec<u8>> {
-        self.good()?;
-        let node = self.node;
-        let call = Call {
-            op,
-            node,
-            parts,
-            answer,
-        };
+        let call = self.question(op, parts, answer)?;
         self.conn.call_known(cred, &call, otherwise)
     }
     /// `EACCES` for whom the mount is not.
@@ -343,7 +344,7 @@ impl FuseInode {
                 Ok((inode, Some(ops)))
             }
             Err(e_) => {
-                let owed = Some(owes(RELEASE));
+                let owed = Some(owes(REQUEST));
                 self.conn
                     .release(Op::Release, e.node, opened.fh, flags, owed);
                 Err(e_)
@@ -743,9 +744,8 @@ impl FuseInode {
             self.conn.forget(e.node, 1);
             return Ok(Seen::Unknown);
         }
-        c.lookups.fetch_add(1, Ordering::Relaxed);
         let told = stat(&e.attr, self.conn.dev, &self.conn.user_ns);
-        c.learn(told, Valid::told(e.attr_valid, e.attr_valid_nsec), asked);
+        c.looked_up(&e, told, asked);
         self.names(name, &e, &c);
         Ok(Seen::Same)
     }
@@ -766,8 +766,7 @@ impl FuseInode {
             FileType::Directory => 0,
             _ => k.stat.nlink.saturating_sub(1),
         };
-        k.valid = Valid::No;
-        k.version = self.conn.new_version();
         k.name = None;
+        k.ask_again(self.conn.new_version());
     }
 }

@@ -59,6 +59,14 @@ pub struct Known {
     pub name: Option<(NameKey, Valid)>,
 }
 
+impl Known {
+    /// It was changed here, by the change with this version: the server is asked for the rest.
+    pub fn ask_again(&mut self, version: u64) {
+        self.valid = Valid::No;
+        self.version = version;
+    }
+}
+
 /// Whether a server may tell such attributes (`fuse_invalid_attr`).
 pub fn kind_of(a: &Attr) -> Option<FileType> {
     let fits = i64::try_from(a.size).is_ok();

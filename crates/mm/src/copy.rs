@@ -395,16 +395,17 @@ impl Mm {
     }
     /// As [`Mm::read_forced`], what is there: nobody waits for those who serve another's files.
     pub fn read_present(&self, va: Va, dst: &mut [u8]) -> usize {
-        self.with(|st| {
-            let shown = st.before(va.0, dst.len(), VmaFlags::SECRET);
-            st.read_original(va, &mut dst[..shown], Mode::ForceRead)
-        })
+        self.read_present_before(va, dst, VmaFlags::SECRET)
     }
     /// As [`Mm::read_present`], up to what is in no core ([`VmaFlags::NOT_DUMPED`]).
     pub fn read_dumped(&self, va: Va, dst: &mut [u8]) -> usize {
+        self.read_present_before(va, dst, VmaFlags::NOT_DUMPED)
+    }
+    /// Copies up to the first VMA with any of these flags.
+    fn read_present_before(&self, va: Va, dst: &mut [u8], flags: VmaFlags) -> usize {
         self.with(|st| {
-            let dumped = st.before(va.0, dst.len(), VmaFlags::NOT_DUMPED);
-            st.read_original(va, &mut dst[..dumped], Mode::ForceRead)
+            let n = st.before(va.0, dst.len(), flags);
+            st.read_original(va, &mut dst[..n], Mode::ForceRead)
         })
     }
     /// As [`Mm::read_bytes`], by its address in another process: up to what is secret.
